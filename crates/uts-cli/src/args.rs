@@ -371,22 +371,29 @@ pub struct WantedArgs {
     /// profile (see uts functions --profiles), or the file of one; may be repeated
     #[arg(long = "profile", value_name = "FUNCTION=MECHANISM|NAME|FILE")]
     pub profile: Vec<String>,
+    /// Dictionary for messages that are compressed (--profile presentation=zstd), which both ends
+    /// must have: a file that zstd --train has made, or any that messages are like; may be repeated
+    #[arg(long = "dictionary", value_name = "FILE")]
+    pub dictionaries: Vec<PathBuf>,
     /// Keep the first profile: exchange no mechanisms, whatever the path does
     #[arg(long)]
     pub no_adapt: bool,
 }
 
 impl WantedArgs {
-    /// All as properties.
+    /// All as properties. Dictionaries are registered: what follows may name them.
     ///
     /// # Errors
-    /// What is not of the form `name=value`, in words.
+    /// What is not of the form `name=value`, or a dictionary that cannot be used, in words.
     pub fn properties(&self) -> Result<Vec<(String, String)>, String> {
         let assignment = |text: &String, option: &str, prefix: &str| {
             let (name, value) =
                 text.split_once('=').ok_or_else(|| format!("{option} {text}: write NAME=VALUE"))?;
             Ok::<_, String>((format!("{prefix}{}", name.trim()), value.trim().to_owned()))
         };
+        for file in &self.dictionaries {
+            crate::dictionary::register(file)?;
+        }
         let (names, pins): (Vec<&String>, Vec<&String>) =
             self.profile.iter().partition(|text| !text.contains('='));
         let mut all = Vec::new();

@@ -20,7 +20,7 @@ use uts_engine::requirements::nearest;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const SECTIONS: [&str; 2] = ["host", "tunnel"];
-const HOST_KEYS: [&str; 12] = [
+const HOST_KEYS: [&str; 13] = [
     "address",
     "port",
     "key",
@@ -32,6 +32,7 @@ const HOST_KEYS: [&str; 12] = [
     "qlog",
     "properties",
     "profile",
+    "dictionary",
     "adapt",
 ];
 const TUNNEL_KEYS: [&str; 5] = ["host", "local", "remote", "dynamic", "property"];
@@ -250,6 +251,7 @@ impl Reader<'_> {
                 "qlog" => host.reach.log.qlog = self.path(key, value),
                 "adapt" => wanted.no_adapt = self.flag(key, value) == Some(false),
                 "profile" => wanted.profile = self.texts(key, value),
+                "dictionary" => wanted.dictionaries = self.paths(key, value),
                 "properties" => {
                     let Some(table) = self.table(key, value) else { continue };
                     for (name, span, value) in entries(table) {
@@ -320,12 +322,12 @@ impl Reader<'_> {
 
     /// A path; `~/` is the user's home.
     fn path(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<PathBuf> {
-        let text = self.text(key, value)?;
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        match (text.strip_prefix("~/"), home) {
-            (Some(rest), Some(home)) => Some(home.join(rest)),
-            _ => Some(PathBuf::from(text)),
-        }
+        self.text(key, value).map(|text| path_of(&text))
+    }
+
+    /// A path, or a list of paths.
+    fn paths(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<PathBuf> {
+        self.texts(key, value).iter().map(|text| path_of(text)).collect()
     }
 
     fn flag(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<bool> {
@@ -363,6 +365,15 @@ impl Reader<'_> {
             self.wrong(&value.span(), format_args!("`{key}` is not a list of texts"));
             Vec::new()
         })
+    }
+}
+
+/// The path that a text stands for.
+fn path_of(text: &str) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    match (text.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(text),
     }
 }
 

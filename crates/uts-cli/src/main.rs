@@ -4,6 +4,7 @@
 mod args;
 mod cmd;
 mod config;
+mod dictionary;
 mod given;
 mod link;
 mod perf;

@@ -3,6 +3,7 @@
 mod explain;
 mod link;
 
+use crate::dictionary;
 use crate::given::PathGiven;
 use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
 use crate::target::Host;
@@ -184,6 +185,7 @@ fn requirements(properties: &[(String, String)]) -> Result<Requirements, String>
     for (name, value) in properties {
         requirements.set(name, value).map_err(|e| e.to_string())?;
     }
+    dictionary::complete(&mut requirements);
     Ok(requirements)
 }
 

@@ -30,6 +30,8 @@ pub enum Event {
     FlowOpened(FlowId),
     /// A flow has something to read (data, its end, or that it was reset).
     Readable(FlowId),
+    /// An expedited message has come in a flow.
+    Expedited(FlowId),
     /// A flow takes data again after it had been full.
     Writable(FlowId),
     /// Everything written to the flow, its end included, has been acknowledged or given up.

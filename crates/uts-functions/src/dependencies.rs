@@ -49,7 +49,12 @@ pub const NODES: &[Node] = &[
             "protection",
         ],
     ),
-    node("expedited data", &[], "priorities of flows", &["buffer management", "error control"]),
+    node(
+        "expedited data",
+        &[],
+        "expedited messages and priorities of flows",
+        &["buffer management", "error control"],
+    ),
     beyond("presentation", &[Function::Presentation], &["segmentation and reassembly"]),
     beyond("protection", &[Function::Protection], &["sequence identifiers"]),
     // Beyond the figure: what passes messages over needs to know where they end.

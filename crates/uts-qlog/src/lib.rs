@@ -109,6 +109,7 @@ impl<W: Write> Qlog<W> {
             Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
+            Event::Expedited(flow) => ("uts:expedited", json!({ "flow": flow.0 })),
             Event::Finished(flow) => ("uts:flow_finished", json!({ "flow": flow.0 })),
             Event::Stopped(flow, code) => ("uts:flow_stopped", json!({ "flow": flow.0, "code": code })),
             Event::Refused(flow, why) => ("uts:flow_refused", json!({ "flow": flow.0, "why": why })),

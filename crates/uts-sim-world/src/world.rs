@@ -164,7 +164,9 @@ impl Told {
             Event::Exchange(step) => {
                 self.samples.push(Sample::Exchange { at_ns: now.as_nanos(), line: describe(&step) })
             }
-            Event::PacketSize(_)
+            // No workload asks for expedited messages.
+            Event::Expedited(_)
+            | Event::PacketSize(_)
             | Event::Silent(_)
             | Event::Heard(_)
             | Event::Moved { .. }

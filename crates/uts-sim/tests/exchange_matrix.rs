@@ -202,6 +202,37 @@ fn every_mechanism_gives_way_to_every_other_on_a_lossy_path() {
     assert!(steps > 50);
 }
 
+/// Receivers that give up what lies behind a gap give way to others, and others to them, with
+/// gaps open: what the one has reported the other does not give up (acknowledgement.md R-22).
+#[test]
+fn receivers_that_keep_little_give_way_to_others() {
+    let path = "rate=20mbit delay=20ms buffer=400p loss=0.2 jitter=5ms,reorder duplicate=0.05";
+    let mut transfer = Transfer::new(path, ["uts.security=unprotected"; 2]);
+    let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+    let in_order = library::by_name(Function::Acknowledgement, "in-order").expect("in the library");
+    let keeping = |keep| {
+        let choice = in_order.choice_with(&[("keep", keep)]).expect("in range");
+        base.with(Function::Acknowledgement, choice)
+    };
+    let named = |function, name| keeping(2).with_named(function, name).expect("in the library");
+    let profiles = [
+        keeping(0),
+        keeping(1),
+        keeping(4096),
+        named(Function::Acknowledgement, "per-packet"),
+        named(Function::Acknowledgement, "poll-status"),
+        named(Function::Fec, "reed-solomon"),
+        named(Function::Sequencing, "unordered"),
+    ];
+    let dropped = |transfer: &mut Transfer| transfer.connection(SERVER).stats().dropped_overrun;
+    for profile in tour(profiles.len()).map(|at| profiles[at]) {
+        if transfer.connection(CLIENT).profile(Direction::Out) != Some(profile) {
+            transfer.exchange(CLIENT, Direction::Out, profile);
+        }
+    }
+    assert!(dropped(&mut transfer) > 20, "{}", dropped(&mut transfer));
+}
+
 #[test]
 fn an_exchange_outlives_an_outage() {
     let mut transfer = Transfer::new("rate=20mbit delay=20ms", ["uts.security=required"; 2]);

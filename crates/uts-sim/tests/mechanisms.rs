@@ -16,6 +16,8 @@ const PATH: &str = "rate=20mbit delay=20ms buffer=200p";
 struct Outcome {
     took: Duration,
     stats: Stats,
+    /// The same of the server.
+    receiver: Stats,
     /// Bytes that the server's application has read.
     received: u64,
     /// Packets from the server, its reports.
@@ -57,6 +59,9 @@ fn carry(path: &str, bytes: u64, properties: &[&str], out: Option<(u64, u64)>) -
     let done = transfers.run(&mut world, Time::from_millis(600_000));
     let progress = &transfers.progress[&1];
     let stats = world.connection(1, progress.connection).map(|c| c.stats()).unwrap_or_default();
+    let server = world.endpoint(0);
+    let receiver = server.handles().next().and_then(|handle| server.peek(handle)).map(|c| c.stats());
+    let receiver = receiver.unwrap_or_default();
     let packets_back = world.path_stats(Direction::Backward).packets_in;
     let at =
         format!("{properties:?} over {link}, {loss:?}: {} of {bytes} bytes, {stats:?}", progress.received);
@@ -66,7 +71,7 @@ fn carry(path: &str, bytes: u64, properties: &[&str], out: Option<(u64, u64)>) -
     assert!(is_whole || stats.bytes_given_up > 0, "{at}");
     let (from, to) = (progress.connected_at.expect("connected"), progress.done_at.expect("done"));
     println!("{at}: {:?}", to.since(from));
-    Outcome { took: to.since(from), stats, received: progress.received, packets_back }
+    Outcome { took: to.since(from), stats, receiver, received: progress.received, packets_back }
 }
 
 const FINDING: [&str; 7] = [
@@ -202,6 +207,54 @@ fn every_way_to_report_goes_with_every_way_to_find_losses() {
     }
 }
 
+/// A receiver that keeps nothing behind a gap, or little and then gives all of it up: whatever
+/// finds losses and repeats, all arrives, once (acknowledgement.md R-22).
+#[test]
+fn what_a_receiver_gives_up_is_sent_again() {
+    for keep in [0, 1, 3, 10] {
+        for mechanism in FINDING {
+            for (retransmission, form) in [("go-back-n", "no-preference"), ("selective", "require")] {
+                let acknowledgement = format!("uts.profile.acknowledgement=in-order(keep={keep})");
+                let retransmission = format!("uts.profile.retransmission={retransmission}");
+                let boundaries = format!("preserveMsgBoundaries={form}");
+                let properties =
+                    [&finding(mechanism), acknowledgement.as_str(), &retransmission, &boundaries];
+                let path = format!("{PATH} loss=0.05 jitter=3ms,reorder");
+                let Outcome { stats, receiver, took, .. } = carry(&path, 600_000, &properties, None);
+                assert_eq!((stats.bytes_given_up, receiver.positions_skipped), (0, 0), "{properties:?}");
+                assert!(keep == 10 || receiver.dropped_overrun > 0, "{properties:?}: {receiver:?}");
+                assert!(took < Duration::from_secs(60), "{properties:?}: {took:?}");
+            }
+        }
+    }
+}
+
+/// Protocols whose receivers gave up what was out of order.
+#[test]
+fn profiles_of_receivers_without_buffers_carry_whole() {
+    for profile in ["hdlc", "tcp-reno-2.1"] {
+        let profile = format!("uts.profile={profile}");
+        let path = "rate=20mbit delay=20ms buffer=20p loss=0.02";
+        let Outcome { stats, receiver, received, .. } = carry(path, 2_000_000, &[&profile], None);
+        assert_eq!((received, stats.bytes_given_up), (2_000_000, 0), "{profile}");
+        assert!(receiver.dropped_overrun > 0, "{profile}: {receiver:?}");
+    }
+}
+
+/// Redundancy brings packets back whose data a receiver would give up: the sender was told of them.
+#[test]
+fn what_redundancy_brought_back_is_not_given_up() {
+    for fec in ["xor", "reed-solomon", "sliding-window"] {
+        for keep in [0, 1, 4] {
+            let acknowledgement = format!("uts.profile.acknowledgement=in-order(keep={keep})");
+            let fec = format!("uts.profile.fec={fec}");
+            let path = format!("{PATH} loss=0.08 jitter=3ms,reorder");
+            let Outcome { receiver, .. } = carry(&path, 300_000, &[&fec, &acknowledgement], None);
+            assert!(receiver.packets_recovered > 0 || keep == 0, "{fec}: {receiver:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_lost_for_the_last_time_is_given_up() {
     let carried = |retransmission: &str| {
@@ -321,7 +374,7 @@ fn the_tcps_of_old_answer_losses_in_a_row_as_they_did() {
         let progress = &transfers.progress[&1];
         let stats = world.connection(1, progress.connection).expect("open").stats();
         let took = progress.done_at.expect("done").since(Time::ZERO);
-        Outcome { took, stats, received: 200_000, packets_back: 0 }
+        Outcome { took, stats, receiver: Stats::default(), received: 200_000, packets_back: 0 }
     };
     let [tahoe, reno, new_reno] = ["tcp-tahoe", "tcp-reno", "tcp-newreno"].map(answer);
     for (outcome, timeouts) in [(&tahoe, 0), (&reno, 1), (&new_reno, 0)] {

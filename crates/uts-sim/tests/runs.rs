@@ -117,12 +117,16 @@ fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
     // Unprotected, so that packets show what is in them: keys are never the same.
     const PLAIN: &str = "uts.security=unprotected";
     const MESSAGES: &str = "preserveMsgBoundaries=require";
-    let variants: [&[&str]; 10] = [
+    const HELD_BACK: [&str; 2] =
+        ["uts.profile.acknowledgement=in-order", "uts.profile.acknowledgement=in-order(keep=3)"];
+    let variants: [&[&str]; 12] = [
         &[PLAIN],
         &[PLAIN, "uts.profile.congestion=bbr"],
         &[PLAIN, "uts.profile.acknowledgement=poll-status"],
         &[PLAIN, "uts.profile.fec=xor"],
         &[PLAIN, "uts.profile.detection=none", "uts.profile.flow=none", "uts.profile.rate=none"],
+        &[PLAIN, HELD_BACK[0]],
+        &[PLAIN, MESSAGES, HELD_BACK[1]],
         &[PLAIN, SEPARATE],
         &[PLAIN, MESSAGES],
         &[PLAIN, MESSAGES, "reliability=prohibit", "preserveOrder=prohibit"],
@@ -137,7 +141,7 @@ fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
         ],
     ];
     let (mut full, mut all) = (0, 0);
-    for (seed, properties) in (0..60).zip(variants.iter().cycle()) {
+    for (seed, properties) in (0..72).zip(variants.iter().cycle()) {
         let flows = 1 + (seed as usize / variants.len()) % 3;
         let [(with_runs, told), (general, _), (one_by_one, told_so), (apart, told_too)] =
             [How::Plainly, How::Traced, How::OneByOne, How::Apart]

@@ -44,6 +44,7 @@ mod id {
     pub const SERVICE: u64 = 16;
     pub const READS_MESSAGES: u64 = 17;
     pub const SPARE_IDS: u64 = 18;
+    pub const TAKES_EXPEDITED: u64 = 19;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
     pub const MANDATORY: [(u64, &str); 9] = [
@@ -87,6 +88,8 @@ pub struct Hello {
     pub service: String,
     /// Whether it reads frames of messages of one length. [P-34]
     pub reads_messages: bool,
+    /// Whether it takes expedited messages. [P-55]
+    pub takes_expedited: bool,
 }
 
 /// What an endpoint allows the peer.
@@ -185,6 +188,9 @@ impl Hello {
         if limits.spare_ids > 0 {
             put_item(out, id::SPARE_IDS, |s| s.put_varint(u64::from(limits.spare_ids)));
         }
+        if self.takes_expedited {
+            put_item(out, id::TAKES_EXPEDITED, |_| ());
+        }
     }
 }
 
@@ -206,6 +212,7 @@ impl Default for Hello {
             allows_unprotected: false,
             service: String::new(),
             reads_messages: false,
+            takes_expedited: false,
         }
     }
 }
@@ -255,6 +262,7 @@ impl Partial {
             id::UNPROTECTED => hello.allows_unprotected = true,
             id::SERVICE => hello.service = read_service(&mut r)?,
             id::READS_MESSAGES => hello.reads_messages = true,
+            id::TAKES_EXPEDITED => hello.takes_expedited = true,
             id::SPARE_IDS => {
                 let at = r.offset();
                 let found = r.varint("spare connection ids")?;

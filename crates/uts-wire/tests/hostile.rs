@@ -221,7 +221,7 @@ proptest! {
 
     /// Small values, so that types, counts and lengths are often plausible.
     #[test]
-    fn small_bytes(bytes in prop::collection::vec(prop_oneof![0u8..0x1b, 0x40u8..0x80, any::<u8>()], 0..80)) {
+    fn small_bytes(bytes in prop::collection::vec(prop_oneof![0u8..0x1d, 0x40u8..0x80, any::<u8>()], 0..80)) {
         read_all(&bytes);
     }
 

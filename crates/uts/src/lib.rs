@@ -72,7 +72,7 @@ pub use connection::{Connection, Events, PropertyError};
 pub use driver::ConnectionEvent;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
 pub use fingerprint::{Fingerprint, FingerprintError};
-pub use flow::{Chunk, Flow, ReadError, RecvFlow, SendFlow, WriteError};
+pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, WriteError};
 pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};

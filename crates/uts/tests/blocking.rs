@@ -351,3 +351,37 @@ fn who_looks_instead_of_sleeping_is_carried_as_well() {
     });
     assert!(matches!(join(server), CloseReason::Peer { .. }));
 }
+
+/// A server that reads nothing hears what is expedited, and answers it.
+#[test]
+fn expedited_messages_come_without_a_read() {
+    let expedited = MessageOptions { expedited: true, ..MessageOptions::default() };
+    let (server, target, mut options) = serve(
+        |config| config.requirements.set("uts.expedited", "on").expect("a property"),
+        move |listener| {
+            let (connection, flow) = accepted(listener);
+            let (mut send, mut recv) = flow.split();
+            let mut messages = recv.take_expedited().expect("once");
+            let message = messages.recv().expect("received").expect("a message");
+            send.send_message(message, expedited).expect("sent");
+            send.finished().expect("delivered");
+            assert_eq!(recv.read(&mut [0; 16]).expect("read"), 4);
+            connection.closed()
+        },
+    );
+    options.connection.requirements.set("uts.expedited", "on").expect("a property");
+    within(move || {
+        let connection = connect(&target, options).expect("connected");
+        let (mut send, mut recv) = connection.open_flow(FlowOptions::default()).expect("opened").split();
+        send.write_all(b"data").expect("written");
+        send.send_message(Bytes::from_static(b"stop"), expedited).expect("sent");
+        let mut messages = recv.take_expedited().expect("once");
+        messages.set_timeout(Some(PATIENCE));
+        assert_eq!(messages.recv().expect("received").as_deref(), Some(&b"stop"[..]));
+        assert_eq!(recv.read(&mut [0; 16]).expect("the end"), 0);
+        assert_eq!(messages.recv().expect("none can come"), None);
+        send.finished().expect("delivered");
+        connection.close(0, "done");
+    });
+    join(server);
+}

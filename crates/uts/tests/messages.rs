@@ -262,3 +262,51 @@ async fn the_largest_message_is_known() {
     let one_more = within(send.send_message(large.slice(..=max), MessageOptions::default())).await;
     assert_eq!(one_more, Err(WriteError::TooLarge { size: max + 1, max }));
 }
+
+/// An expedited message arrives although nobody reads and the window is closed.
+#[tokio::test]
+async fn an_expedited_message_passes_what_waits() {
+    let (_listener, client, server) = pair_with(|config| {
+        config.requirements.set("uts.expedited", "on").expect("a property");
+        (config.send_buffer_bytes, config.send_buffer_bytes_max) = (10_000, 10_000);
+        (config.credit_bytes_initial, config.credit_bytes_max) = (10_000, 10_000);
+    })
+    .await;
+    let expedited = MessageOptions { expedited: true, ..MessageOptions::default() };
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let mut waiting = Bytes::from(pattern(1 << 20, 1));
+    let full = async {
+        while let Ok(written) = tokio::time::timeout(std::time::Duration::from_millis(500), async {
+            let piece = waiting.split_to(1000);
+            send.write_bytes(piece).await
+        })
+        .await
+        {
+            written.expect("written");
+        }
+    };
+    within(full).await;
+    within(send.send_message(Bytes::from_static(b"stop"), expedited)).await.expect("it passes");
+    let (_send, mut recv) = within(server.accept_flow()).await.expect("accepted").split();
+    let mut messages = recv.take_expedited().expect("once");
+    assert!(recv.take_expedited().is_none());
+    assert_eq!(within(messages.recv()).await, Ok(Some(Bytes::from_static(b"stop"))));
+    within(send.send_message(Bytes::from_static(b"again"), expedited)).await.expect("that one was taken");
+    assert_eq!(within(messages.recv()).await, Ok(Some(Bytes::from_static(b"again"))));
+    let too_long = send.send_message(Bytes::from(vec![0; 17]), expedited);
+    assert_eq!(within(too_long).await, Err(WriteError::TooLarge { size: 17, max: 16 }));
+    // Who waits for one learns that none can come.
+    send.finish().expect("finished");
+    let reader = async {
+        let mut all = Vec::new();
+        recv.read_to_end(&mut all).await.expect("read");
+        all.len()
+    };
+    let (read, none) = within(async { tokio::join!(reader, messages.recv()) }).await;
+    assert!(read > 10_000 && none == Ok(None), "{read} bytes, {none:?}");
+    // Who does not ask gets none.
+    let (_listener, client, _server) = pair().await;
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let error = within(flow.send_message(Bytes::from_static(b"stop"), expedited)).await;
+    assert_eq!(error, Err(WriteError::NotExpedited));
+}

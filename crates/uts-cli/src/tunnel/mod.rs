@@ -28,6 +28,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uts::{Connection, FlowOptions, MessageOptions, Requirements};
 
+use crate::dictionary;
 use crate::stream::URGENT;
 use forward::Protocol;
 
@@ -123,6 +124,7 @@ impl Wants {
             own.set(name, value).map_err(|error| error.to_string())?;
             differs = true;
         }
+        dictionary::complete(&mut own);
         let lifetime = own.msg_lifetime;
         let requirements = differs.then_some(own);
         Ok(Asking { flow: FlowOptions { priority: urgency, requirements }, is_paced, lifetime })

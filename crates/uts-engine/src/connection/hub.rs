@@ -73,6 +73,9 @@ impl Connection {
             return;
         }
         self.on_authentic(now);
+        if self.ways.refuses(now, index, &contents) {
+            return;
+        }
         let Some((epoch, is_recovered)) =
             self.ways.on_arrival(now, ecn, (index, number), (contents.seen(), payload.len() as u64))
         else {
@@ -153,6 +156,8 @@ impl Connection {
             }
             Frame::NewId(new) => self.on_new_id(new),
             Frame::RetireId(retired) => self.on_retire_id(*retired),
+            Frame::Expedited(expedited) => self.ways.on_expedited(expedited),
+            Frame::ExpeditedAck(ack) => self.ways.on_expedited_ack(*ack),
             Frame::Order(order) => self.ways.on_order(index, order),
             Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other
@@ -274,10 +279,12 @@ impl Connection {
     }
 
     /// The epoch under which the next packet is built: redundancy must leave under its own, data
-    /// under its group's.
-    pub(super) fn choose_stack(&self) -> Option<usize> {
+    /// under its group's. A peer may no longer read an epoch of which redundancy still waits: what
+    /// is to bring an answer, and reports, leave under one in use.
+    pub(super) fn choose_stack(&self, reason: Reason) -> Option<usize> {
         let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
-        outbound.stacks.iter().position(has_repair).or_else(|| {
+        let redundant = outbound.stacks.iter().position(has_repair).filter(|_| reason == Reason::Admitted);
+        redundant.or_else(|| {
             let next = flows.next_to_send(None).and_then(|id| flows.get(id));
             outbound.stack_index(next.map_or(0, |flow| flow.send.group))
         })

@@ -97,6 +97,7 @@ const FILES: &[(&str, &str)] = &[
     file!("tcp-newreno"),
     file!("tcp-reno-2.1"),
     file!("tp4"),
+    file!("hdlc"),
     file!("xtp"),
     file!("netblt"),
     file!("vmtp"),

@@ -95,6 +95,8 @@ pub struct Requirements {
     pub security: Security,
     /// `uts.adapt`: whether mechanisms may be exchanged when the path changes.
     pub adapt: bool,
+    /// `uts.expedited`: expedited messages are taken, and may be sent to a peer that takes them.
+    pub expedited: bool,
     /// `uts.consent`: mechanisms that a peer may ask for although this end would not choose them.
     pub consents: Consents,
     /// `uts.profile.FUNCTION`, at most one per function, in the order of functions.
@@ -135,6 +137,7 @@ impl Default for Requirements {
             degradation: Vec::new(),
             security: Security::Required,
             adapt: true,
+            expedited: false,
             consents: Consents::default(),
             pins: Vec::new(),
         }

@@ -339,6 +339,15 @@ pub static PROPERTIES: &[Property] = &[
         |r| (if r.adapt { "on" } else { "off" }).to_owned(),
     ),
     property(
+        "uts.expedited",
+        "`on` or `off`",
+        Effect::Connection,
+        "messages of a few bytes may pass all other data of their flow",
+        |r, v| value::switch(v).map(|on| r.expedited = on),
+        |r| (if r.expedited { "on" } else { "off" }).to_owned(),
+    )
+    .fixed(),
+    property(
         "uts.consent",
         "`none`, `all`, or a list of function/mechanism, separated by commas",
         Effect::Connection,

@@ -52,6 +52,7 @@ fn every_property_reads_what_it_writes() {
         ("uts.degradation", "order,reliability"),
         ("uts.security", "unprotected"),
         ("uts.adapt", "off"),
+        ("uts.expedited", "on"),
         ("direction", "unidirectional-send"),
     ];
     let mut r = Requirements::default();

@@ -11,9 +11,9 @@ use core::time::Duration;
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct Delayed {
-    packets: u32,
+    packets: u16,
     /// In milliseconds, which takes less than a duration.
-    delay_ms: u32,
+    delay_ms: u16,
 }
 
 impl Delayed {
@@ -56,7 +56,7 @@ impl Delayed {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Delayed { packets: params.get(0), delay_ms: params.get(1) }
+        Delayed { packets: params.get(0) as u16, delay_ms: params.get(1) as u16 }
     }
 }
 
@@ -65,7 +65,7 @@ const URGENT_FACTOR: u32 = 4;
 
 impl Delayed {
     fn delay(&self) -> Duration {
-        millis(self.delay_ms)
+        millis(self.delay_ms.into())
     }
 
     /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
@@ -82,7 +82,7 @@ impl Acknowledgement for Delayed {
             return;
         }
         // acknowledgement.md.
-        let enough = state.unreported.saturating_add(1) >= self.packets;
+        let enough = state.unreported.saturating_add(1) >= self.packets.into();
         let urgent = arrival.marked || state.is_out_of_order(arrival.number);
         if arrival.polled {
             state.report_by(arrival.now);

@@ -2,15 +2,19 @@
 //! behind a gap brings the same report again (RFC 793 section 3.7, RFC 5681 section 4.2).
 
 use super::delayed::Delayed;
-use super::{Acknowledgement, Arrival, Arrivals};
+use super::{Acknowledgement, Arrival, Arrivals, HELD_MAX};
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unasked, Unit};
 use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
-pub struct InOrder(Delayed);
+pub struct InOrder {
+    reports: Delayed,
+    /// At most [`HELD_MAX`].
+    keeps: u16,
+}
 
 impl InOrder {
     /// Its entry in the library.
@@ -21,7 +25,19 @@ impl InOrder {
         what: "packets are reported when all data up to them is there; behind a gap the report is repeated",
         mandatory: false,
         consent: Consent::NotNeeded,
-        params: Delayed::INFO.params,
+        params: &[
+            Delayed::INFO.params[0],
+            Delayed::INFO.params[1],
+            Param {
+                name: "keep",
+                unit: Unit::Packets,
+                default: HELD_MAX as u32,
+                min: 0,
+                max: HELD_MAX as u32,
+                bold: Bold::Below,
+                what: "packets behind a gap that the receiver keeps; one more, and it gives all of them up",
+            },
+        ],
         needs: &[],
         facts: Facts {
             uniform: true,
@@ -31,6 +47,11 @@ impl InOrder {
         },
         predict: |params, facts, p| {
             (Delayed::INFO.predict)(params, facts, p);
+            // What was behind a gap, and is given up, is sent again.
+            let behind = facts.bdp_packets().max(1.0);
+            if f64::from(params.get(2)) < behind {
+                p.expansion *= 1.0 + p.loss * (behind - 1.0);
+            }
             // Of what is lost together, one is found in a round trip.
             p.delay_p99_s += p.loss * facts.bdp_packets().min(32.0) * facts.rtt_smoothed.as_secs_f64();
         },
@@ -38,7 +59,7 @@ impl InOrder {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        InOrder(Delayed::build(params, ()))
+        InOrder { reports: Delayed::build(params, ()), keeps: params.get(2) as u16 }
     }
 }
 
@@ -48,11 +69,11 @@ impl Acknowledgement for InOrder {
         if arrival.eliciting && state.holds_back() {
             state.report_by(arrival.now);
         }
-        self.0.on_arrival(state, arrival);
+        self.reports.on_arrival(state, arrival);
     }
 
     fn delay_max(&self, rtt: &RoundTrip) -> Duration {
-        self.0.delay_max(rtt)
+        self.reports.delay_max(rtt)
     }
 
     fn poll(&self, _: u32, _: bool) -> bool {
@@ -61,5 +82,9 @@ impl Acknowledgement for InOrder {
 
     fn is_cumulative(&self) -> bool {
         true
+    }
+
+    fn keeps(&self) -> usize {
+        self.keeps.into()
     }
 }

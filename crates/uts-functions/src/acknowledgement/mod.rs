@@ -35,7 +35,7 @@ const REPORT_NS: f64 = 1000.0;
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// Packets that are held back from reports at the most: others are reported as they come.
-const HELD_MAX: usize = 4096;
+pub const HELD_MAX: usize = 4096;
 
 /// Share of a new time between packets in the smoothed one.
 const GAP_SHARE: u32 = 8;
@@ -133,12 +133,29 @@ impl Arrivals {
         Duration::from_micros(self.round_trip_us.into())
     }
 
-    /// Holds a packet back from reports.
-    pub fn hold(&mut self, held: Held) {
+    /// Holds a packet back from reports; says whether there was room.
+    pub fn hold(&mut self, held: Held) -> bool {
         let list = self.held.get_or_insert_default();
-        if list.len() < HELD_MAX {
+        let has_room = list.len() < HELD_MAX;
+        if has_room {
             list.push(held);
         }
+        has_room
+    }
+
+    /// How many packets are held back from reports.
+    pub fn held_packets(&self) -> usize {
+        let Some(held) = &self.held else { return 0 };
+        held.chunk_by(|a, b| a.number == b.number).count()
+    }
+
+    /// Gives up the packets that are held back: they count as never arrived. Says what they had.
+    pub fn give_up_held(&mut self) -> Vec<Held> {
+        let held = self.held.take().map_or_else(Vec::new, |held| *held);
+        for held in &held {
+            self.received.remove(held.number..held.number.saturating_add(1));
+        }
+        held
     }
 
     /// Whether packets are held back from reports.
@@ -236,6 +253,12 @@ pub trait Acknowledgement: Described + DynClone {
     /// there.
     fn is_cumulative(&self) -> bool {
         false
+    }
+
+    /// How many packets are held back at most: one more that would be brings it about that all are
+    /// given up. Where none may be, it is not taken in.
+    fn keeps(&self) -> usize {
+        HELD_MAX
     }
 }
 
@@ -506,7 +529,9 @@ mod tests {
         for number in [0, 2, 3] {
             arrive(&mut slot, &mut state, packet(number, number));
         }
-        [2, 3].into_iter().for_each(|number| state.hold(Held { number, flow: 0, end: 100 * number }));
+        for number in [2, 3] {
+            assert!(state.hold(Held { number, flow: 0, end: 100 * number }));
+        }
         state.on_reported(Time::ZERO);
         assert_eq!(arrive(&mut slot, &mut state, packet(4, 9)), Some(Time::from_millis(9)), "once more");
         let reported = |state: &Arrivals| state.unheld().map(|ranges| ranges.iter().collect::<Vec<_>>());
@@ -516,6 +541,27 @@ mod tests {
         assert_eq!(reported(&state), Some(vec![2..3, 4..5]));
         state.let_go(|_| true);
         assert_eq!((reported(&state), state.received.len()), (None, 1), "2 to 4 are all there");
+    }
+
+    /// What is given up has never arrived: it is not reported, and may come again.
+    #[test]
+    fn what_is_given_up_counts_as_never_arrived() {
+        let (mut slot, mut state) = (build(4, &[("keep", 2)]), Arrivals::default());
+        for number in [0, 2, 3] {
+            arrive(&mut slot, &mut state, packet(number, number));
+        }
+        for (number, flow) in [(2, 0), (2, 4), (3, 0)] {
+            assert!(state.hold(Held { number, flow, end: 100 * number }));
+        }
+        assert_eq!((state.held_packets(), slot.keeps()), (2, 2), "data of two flows came in one packet");
+        let given_up = state.give_up_held();
+        assert_eq!(
+            given_up.iter().map(|held| (held.number, held.flow)).collect::<Vec<_>>(),
+            [(2, 0), (2, 4), (3, 0)]
+        );
+        assert_eq!((state.held_packets(), state.unheld()), (0, None));
+        assert_eq!(state.received.iter().collect::<Vec<_>>(), [0..1]);
+        assert!(!state.is_duplicate(2) && !state.is_duplicate(3) && state.is_duplicate(0));
     }
 
     #[test]

@@ -109,6 +109,13 @@ pub fn is_registered(number: u32) -> bool {
     find(number).is_some()
 }
 
+/// The numbers of the dictionaries that this process has, in the order in which they were
+/// registered.
+pub fn registered() -> Vec<u32> {
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+    registered.iter().map(|dictionary| dictionary.number).collect()
+}
+
 /// The dictionary with that number.
 pub(super) fn find(number: u32) -> Option<&'static Dictionary> {
     let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);

@@ -387,7 +387,7 @@ fn a_refused_group_is_given_another_profile_or_given_up() {
 fn authentic_packets_that_cannot_be_read_end_the_connection_and_change_nothing() {
     let identities = Identities::new().expect("keys");
     let malformed: [&[u8]; 9] = [
-        &[0x1b],                                        // P-20: a reserved type,
+        &[0x3f],                                        // P-20: a reserved type,
         &[0xff, 1, 2, 3],                               // and the last of them.
         &[0x01, 0x15, 0x00],                            // A good frame, then a reserved one.
         &[0x02, 0x19],                                  // A truncated acknowledgement.
@@ -424,7 +424,7 @@ fn unprotected_packets_that_cannot_be_read_are_dropped() {
     let name = script.profile().name(Function::Protection);
     assert_eq!(name, "none");
     let now = script.now;
-    let mut packet = script.at(CLIENT).packet_of(now, &[0x1b]).expect("open");
+    let mut packet = script.at(CLIENT).packet_of(now, &[0x3f]).expect("open");
     script.at(CLIENT).trace().take().count();
     script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut packet);
     assert_eq!(script.at(SERVER).stats().dropped_malformed, 1);

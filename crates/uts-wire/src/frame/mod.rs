@@ -4,6 +4,7 @@ pub mod ack;
 pub mod control;
 pub mod data;
 pub mod exchange;
+pub mod expedited;
 pub mod feedback;
 pub mod flow;
 pub mod ids;
@@ -16,6 +17,7 @@ pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired
 pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
+pub use expedited::{Expedited, ExpeditedAck, MAX_EXPEDITED_BYTES};
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use ids::{NewId, RetireId};
@@ -57,6 +59,8 @@ pub mod kind {
     /// The same, with the token of a reset.
     pub const NEW_ID_RESET: u8 = 0x19;
     pub const RETIRE_ID: u8 = 0x1a;
+    pub const EXPEDITED: u8 = 0x1b;
+    pub const EXPEDITED_ACK: u8 = 0x1c;
     /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
     /// presented messages.
     pub const DATA: u8 = 0x40;
@@ -119,6 +123,10 @@ pub enum Frame<'a> {
     NewId(NewId),
     /// An id of the receiver's is no longer used.
     RetireId(RetireId),
+    /// A message that waits for nothing.
+    Expedited(Expedited<'a>),
+    /// Such a message was taken.
+    ExpeditedAck(ExpeditedAck),
     /// Data of a flow.
     Data(Data<'a>),
     /// Whole messages of one length.
@@ -161,6 +169,8 @@ impl<'a> Frame<'a> {
             kind::FEEDBACK => Frame::Feedback(Feedback::read(r)?),
             kind::NEW_ID | kind::NEW_ID_RESET => Frame::NewId(NewId::read(frame_kind, r)?),
             kind::RETIRE_ID => Frame::RetireId(RetireId::read(r)?),
+            kind::EXPEDITED => Frame::Expedited(Expedited::read(r)?),
+            kind::EXPEDITED_ACK => Frame::ExpeditedAck(ExpeditedAck::read(r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
@@ -196,6 +206,8 @@ impl<'a> Frame<'a> {
             Frame::Order(_) => kind::ORDER,
             Frame::NewId(new) => new.kind(),
             Frame::RetireId(_) => kind::RETIRE_ID,
+            Frame::Expedited(_) => kind::EXPEDITED,
+            Frame::ExpeditedAck(_) => kind::EXPEDITED_ACK,
             Frame::Data(_) => kind::DATA,
             Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,
             Frame::Messages(_) => kind::MESSAGES,
@@ -236,6 +248,8 @@ impl<'a> Frame<'a> {
             Frame::Order(frame) => frame.write(out),
             Frame::NewId(frame) => frame.write(out),
             Frame::RetireId(frame) => frame.write(out),
+            Frame::Expedited(frame) => frame.write(out),
+            Frame::ExpeditedAck(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
             Frame::Messages(frame) => frame.write(out),
         }

@@ -235,6 +235,9 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             })
         }),
         small().prop_map(|sequence| Frame::RetireId(RetireId { sequence })),
+        (small(), position(), bytes(0..MAX_EXPEDITED_BYTES + 1))
+            .prop_map(|(flow, number, bytes)| Frame::Expedited(Expedited { flow, number, bytes })),
+        (small(), position()).prop_map(|(flow, number)| Frame::ExpeditedAck(ExpeditedAck { flow, number })),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
     ]
@@ -345,8 +348,8 @@ pub fn hello() -> impl Strategy<Value = Hello> {
     let lists =
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
     let profiles = (prop::option::of(profile()), prop::option::of(profile()));
-    (ids, lists, limits(), profiles, any::<[bool; 2]>(), text(64)).prop_map(
-        |(ids, lists, limits, profiles, [allows_unprotected, reads_messages], service)| {
+    (ids, lists, limits(), profiles, any::<[bool; 3]>(), text(64)).prop_map(
+        |(ids, lists, limits, profiles, [allows_unprotected, reads_messages, takes_expedited], service)| {
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
             let (versions, mechanisms): (Vec<u32>, BTreeSet<(u8, u8)>) = lists;
             let (profile_out, profile_in) = profiles;
@@ -364,6 +367,7 @@ pub fn hello() -> impl Strategy<Value = Hello> {
                 allows_unprotected,
                 service,
                 reads_messages,
+                takes_expedited,
             }
         },
     )

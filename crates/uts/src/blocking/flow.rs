@@ -37,6 +37,13 @@ pub struct RecvFlow {
     timeout: Option<Duration>,
 }
 
+/// The expedited messages that the peer sends in a flow, as [`crate::ExpeditedFlow`].
+pub struct ExpeditedFlow {
+    inner: crate::ExpeditedFlow,
+    carrier: Carrier,
+    timeout: Option<Duration>,
+}
+
 impl Flow {
     pub(super) fn new(flow: crate::Flow, carrier: &Carrier) -> Self {
         let (send, recv) = flow.split();
@@ -227,6 +234,12 @@ impl RecvFlow {
         Ok(count)
     }
 
+    /// What receives the peer's expedited messages, once, as [`crate::RecvFlow::take_expedited`].
+    pub fn take_expedited(&mut self) -> Option<ExpeditedFlow> {
+        let inner = self.inner.take_expedited()?;
+        Some(ExpeditedFlow { inner, carrier: self.carrier.clone(), timeout: None })
+    }
+
     /// Tells the peer that no more of this flow is wanted.
     pub fn stop(&mut self, code: u64) {
         self.carrier.act(|| self.inner.stop(code));
@@ -243,6 +256,24 @@ impl RecvFlow {
     fn took<T, E: Into<io::Error>>(&self, taken: Option<Result<T, E>>) -> io::Result<T> {
         self.carrier.0.took();
         taken.ok_or_else(|| timed_out(self.timeout, "nothing has arrived"))?.map_err(Into::into)
+    }
+}
+
+impl ExpeditedFlow {
+    /// How long a call waits for a message. After that it fails with [`io::ErrorKind::TimedOut`].
+    /// `None` (the default) = without limit.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Waits for the next expedited message; `None` when none can come any more.
+    ///
+    /// # Errors
+    /// A [`ReadError`](crate::ReadError), or that it took too long.
+    pub fn recv(&mut self) -> io::Result<Option<Bytes>> {
+        let message = self.carrier.0.wait_within(self.inner.recv(), self.timeout);
+        self.carrier.0.took();
+        Ok(message.ok_or_else(|| timed_out(self.timeout, "nothing has arrived"))??)
     }
 }
 
@@ -301,6 +332,12 @@ impl Read for Flow {
 }
 
 impl fmt::Debug for SendFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl fmt::Debug for ExpeditedFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }

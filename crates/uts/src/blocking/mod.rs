@@ -49,7 +49,7 @@ mod flow;
 mod listener;
 
 pub use connection::{Connection, Events};
-pub use flow::{Flow, RecvFlow, SendFlow};
+pub use flow::{ExpeditedFlow, Flow, RecvFlow, SendFlow};
 pub use listener::Listener;
 
 use crate::driver::Host;

@@ -77,17 +77,19 @@ pub(crate) struct ConnectionNotify {
     pub open: Notify,
 }
 
-/// Whom to wake for a flow: each half has one owner.
+/// Whom to wake for a flow: each has one owner.
 #[derive(Default)]
 pub(crate) struct FlowState {
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
+    /// Who waits for an expedited message.
+    pub expedited: Option<Waker>,
     /// All that was written, and its end, has been acknowledged or given up.
     pub is_finished: bool,
     pub stopped: Option<u64>,
     /// Why it cannot have what it requires.
     pub refused: Option<String>,
-    /// Halves that are held.
+    /// Halves that are held; who has expedited messages for himself holds another.
     pub halves: u8,
 }
 
@@ -164,6 +166,7 @@ impl ConnectionState {
         for flow in self.flows.values_mut() {
             woken.extend(flow.reader.take());
             woken.extend(flow.writer.take());
+            woken.extend(flow.expedited.take());
         }
         // Later subscribers are told of the end by `subscribe`.
         for subscriber in self.subscribers.drain(..) {
@@ -186,6 +189,9 @@ impl ConnectionState {
             }
             Event::FlowOpened(_) => self.tell(|waiters| &waiters.accept),
             Event::Readable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.reader.take())),
+            Event::Expedited(id) => {
+                woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.expedited.take()));
+            }
             Event::Writable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.writer.take())),
             Event::Finished(id) => {
                 if let Some(flow) = self.flows.get_mut(&id) {

@@ -15,8 +15,11 @@ pub enum WriteError {
     /// The flow was finished or reset here.
     #[error("the flow was ended by this end")]
     Finished,
-    /// The message is larger than the profile allows.
-    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    /// Expedited messages are sent only where both ends ask for them.
+    #[error("expedited messages need `uts.expedited=on` at both ends")]
+    NotExpedited,
+    /// The message is larger than the profile allows, or than an expedited one may be.
+    #[error("a message of {size} bytes is larger than the {max} bytes that are allowed")]
     TooLarge {
         /// Its size.
         size: usize,
@@ -62,7 +65,7 @@ impl From<WriteError> for io::Error {
         let kind = match &error {
             WriteError::Stopped(_) | WriteError::Finished => io::ErrorKind::BrokenPipe,
             WriteError::TooLarge { .. } => io::ErrorKind::InvalidInput,
-            WriteError::Refused(_) => io::ErrorKind::Unsupported,
+            WriteError::Refused(_) | WriteError::NotExpedited => io::ErrorKind::Unsupported,
             WriteError::Closed(reason) => kind_of(reason),
         };
         io::Error::new(kind, error)

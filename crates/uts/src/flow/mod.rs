@@ -4,10 +4,12 @@
 //! are together, and share.
 
 mod error;
+mod expedited;
 mod recv;
 mod send;
 
 pub use error::{ReadError, WriteError};
+pub use expedited::ExpeditedFlow;
 pub use recv::{Chunk, RecvFlow};
 pub use send::SendFlow;
 

@@ -1,7 +1,8 @@
 //! The half of a flow that is read.
 
-use super::{ReadError, drop_half, keep};
+use super::{ExpeditedFlow, ReadError, drop_half, keep};
 use crate::connection::Connection;
+use crate::driver::Inner;
 use bytes::Bytes;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -29,6 +30,8 @@ pub struct RecvFlow {
     /// Where the next byte is in the flow.
     position: u64,
     ended: Option<Ended>,
+    /// Expedited messages go to somebody else.
+    has_given_expedited: bool,
 }
 
 /// How reading has ended.
@@ -71,7 +74,15 @@ pub enum Chunk {
 
 impl RecvFlow {
     pub(super) fn new(connection: Connection, id: FlowId) -> Self {
-        RecvFlow { connection, id, rest: Bytes::new(), ahead: VecDeque::new(), position: 0, ended: None }
+        RecvFlow {
+            connection,
+            id,
+            rest: Bytes::new(),
+            ahead: VecDeque::new(),
+            position: 0,
+            ended: None,
+            has_given_expedited: false,
+        }
     }
 
     /// Its number in the connection.
@@ -82,6 +93,24 @@ impl RecvFlow {
     /// The connection that it belongs to.
     pub fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// What receives the peer's expedited messages, once. If it is not taken, they are dropped with
+    /// this half.
+    pub fn take_expedited(&mut self) -> Option<ExpeditedFlow> {
+        let is_first = !core::mem::replace(&mut self.has_given_expedited, true);
+        is_first.then(|| ExpeditedFlow::new(self.connection.clone(), self.id))
+    }
+
+    /// Who waits for expedited messages may learn that none can come.
+    fn on_ended(&self) {
+        if self.has_given_expedited {
+            let (handle, id) = (self.connection.handle(), self.id);
+            let waits = |inner: &mut Inner, _| inner.flow(handle, id).and_then(|flow| flow.expedited.take());
+            if let Some(waker) = self.connection.shared().act(waits) {
+                waker.wake();
+            }
+        }
     }
 
     /// Waits for what comes next: up to `bytes_max` bytes (one at least), or a message, however
@@ -204,6 +233,7 @@ impl RecvFlow {
             }
             inner.changed();
         });
+        self.on_ended();
     }
 
     /// Has what has arrived acknowledged at once.
@@ -251,11 +281,13 @@ impl RecvFlow {
             }
             Ok(Read::End) => {
                 self.ended = Some(Ended::Read);
+                self.on_ended();
                 Poll::Ready(Ok(None))
             }
             Err(error) => {
                 if let ReadError::Reset(code) = error {
                     self.ended = Some(Ended::Reset(code));
+                    self.on_ended();
                 }
                 Poll::Ready(Err(error))
             }
@@ -408,7 +440,14 @@ impl Drop for RecvFlow {
             self.stop(0);
         }
         let (handle, id) = (self.connection.handle(), self.id);
-        self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
+        self.connection.shared().act(|inner, _| {
+            if !self.has_given_expedited
+                && let Some(connection) = inner.connection(handle)
+            {
+                connection.stop_expedited(id);
+            }
+            drop_half(inner, handle, id)
+        });
     }
 }
 

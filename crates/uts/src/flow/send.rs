@@ -286,6 +286,7 @@ impl SendFlow {
                     WriteError::Stopped(code)
                 }
                 Some(E::TooLarge { size, max }) => WriteError::TooLarge { size, max },
+                Some(E::NotExpedited) => WriteError::NotExpedited,
                 Some(E::Closed(reason)) => WriteError::Closed(self.connection.explain(reason)),
                 Some(E::Refused(why)) => {
                     if let Some(flow) = inner.flow(handle, id) {

@@ -60,7 +60,7 @@ impl RefusalReason {
             RefusalReason::Consent => {
                 "the peer does not consent: its own requirements do not allow it, or it was not named there"
             }
-            RefusalReason::Absent => "the peer does not have what a parameter names",
+            RefusalReason::Absent => "the peer does not have what a parameter names, such as a dictionary",
             RefusalReason::Other => "the peer gave no reason",
         }
     }

@@ -208,6 +208,7 @@ impl Connection {
         self.ways.flows.opened_max = hello.limits.max_flows;
         self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
         self.ways.flows.peer_reads_messages = hello.reads_messages;
+        self.ways.flows.peer_takes_expedited = hello.takes_expedited;
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
         self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
             (true, _) => peer_idle,
@@ -413,6 +414,7 @@ pub(crate) fn hello(
         allows_unprotected: config.requirements.security == Security::Unprotected,
         service: proposal.map_or_else(String::new, |_| bounded(&config.service).to_owned()),
         reads_messages: true,
+        takes_expedited: config.requirements.expedited,
     };
     let mut out = Vec::new();
     hello.emit(&mut out);

@@ -104,13 +104,12 @@ impl Connection {
         self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
     }
 
-    /// How many bytes a flow takes now.
-    fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
+    /// Whether anything may be written to a flow.
+    pub(super) fn may_write(&self, id: FlowId) -> Result<(), WriteError> {
         if let Some(reason) = self.close_reason() {
             return Err(WriteError::Closed(reason.clone()));
         }
-        let capacity = self.ways.send_capacity(id.0);
-        let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
+        let flow = self.ways.flows.get(id.0).ok_or(WriteError::Unknown)?;
         if let Some(code) = flow.send.stopped {
             return Err(WriteError::Stopped(code));
         }
@@ -120,6 +119,14 @@ impl Connection {
         if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
             return Err(WriteError::Finished);
         }
+        Ok(())
+    }
+
+    /// How many bytes a flow takes now.
+    fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
+        self.may_write(id)?;
+        let capacity = self.ways.send_capacity(id.0);
+        let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
         let room = capacity.saturating_sub(flow.send.buffer.load_bytes());
         if room == 0 {
             flow.send.writer_waits = true;
@@ -211,6 +218,9 @@ impl Connection {
         messages: &mut impl Queue,
         options: MessageOptions,
     ) -> Result<usize, WriteError> {
+        if options.expedited {
+            return self.expedite(now, id, messages);
+        }
         self.room(id)?;
         let Some(forming) = self.forming(id) else { return Err(WriteError::Blocked) };
         let (keeps_boundaries, bytes_max) = (forming.keeps_boundaries(), forming.bytes_max());
@@ -280,7 +290,7 @@ impl Connection {
         Ok(taken)
     }
 
-    fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
+    pub(super) fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
         self.life.last_write_at = now;
         self.life.liveness.on_data();
         self.ways.bytes_written += bytes as u64;
@@ -310,7 +320,9 @@ impl Connection {
     pub fn stop(&mut self, id: FlowId, code: u64) {
         let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
         let receive = &mut flow.receive;
+        receive.drop_expedited();
         if receive.is_done {
+            self.ways.flows.drop_if_done(id.0);
             return;
         }
         let complete = receive.data.is_complete() || receive.reset.is_some();

@@ -1,5 +1,6 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
+use crate::connection::flows::expedited;
 use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
@@ -9,6 +10,7 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::presentation::Lines;
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
@@ -68,6 +70,8 @@ pub(crate) struct Rare {
     pub keys: Keys,
     /// Where messages begin that may come damaged, and how many of their bytes may not.
     pub coverage: BTreeMap<u64, u32>,
+    /// Its expedited messages.
+    pub expedited: expedited::Sent,
 }
 
 impl SendHalf {
@@ -197,6 +201,8 @@ pub(crate) struct ReceiveHalf {
     pub lines: Option<Box<Lines>>,
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
+    /// The expedited messages that came, if any did.
+    pub expedited: Option<Box<expedited::Arrived>>,
     pub reset: Option<u64>,
     pub stop: Option<u64>,
     /// The application has seen its end (or its reset, or wants no more).
@@ -238,7 +244,9 @@ impl ReceiveHalf {
         let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
         // Who asks for what is missing sees each arrival while something is.
         let is_followed = self.asking.is_some() && self.data.gaps() > 0;
-        is_ours && !is_followed && (self.is_free() || stack.flow.info().facts.grants)
+        // So do reports that wait until it is not.
+        let is_held = stack.acknowledgement.is_cumulative() && self.data.has_gap();
+        is_ours && !is_followed && !is_held && (self.is_free() || stack.flow.info().facts.grants)
     }
 
     /// Data has come under a stack: what asks for missing data is what the newest of them says.

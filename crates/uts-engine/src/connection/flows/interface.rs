@@ -65,6 +65,13 @@ pub struct MessageOptions {
     /// detection lets that through and the receiver takes it; the receiver is told. `None` = what
     /// the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
     pub checksum_len: Option<u32>,
+    /// It passes all other data of its flow, and arrives although the flow's credit is used up
+    /// (`uts.expedited=on` at both ends; ISO 8073 section 6.11). It has at most 16 bytes, and
+    /// travels as it is: nothing else that is said here, or by the profile, changes anything about
+    /// it. The flow takes no other before the peer's application has taken it, by
+    /// [`Connection::read_expedited`](crate::Connection::read_expedited). What is written behind it
+    /// arrives behind it.
+    pub expedited: bool,
 }
 
 impl MessageOptions {
@@ -144,14 +151,17 @@ pub enum WriteError {
     /// The flow was finished or reset here.
     #[error("the flow was ended by this end")]
     Finished,
-    /// The message is larger than the profile allows.
-    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    /// The message is larger than the profile allows, or than an expedited one may be.
+    #[error("a message of {size} bytes is larger than the {max} bytes that are allowed")]
     TooLarge {
         /// Its size.
         size: usize,
         /// The largest.
         max: usize,
     },
+    /// Expedited messages are sent only where both ends ask for them.
+    #[error("expedited messages need `uts.expedited=on` at both ends")]
+    NotExpedited,
     /// No such flow.
     #[error("no such flow")]
     Unknown,

@@ -2,6 +2,7 @@
 
 pub(in crate::connection) mod application;
 pub(in crate::connection) mod batch;
+mod expedited;
 pub(in crate::connection) mod halves;
 pub(in crate::connection) mod interface;
 
@@ -9,6 +10,7 @@ mod order;
 
 use self::order::{Order, Turn};
 use crate::config::ConnectionConfig;
+use crate::connection::CloseReason;
 use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};
 use crate::connection::parts::Signal;
 use crate::event::{Event, FlowId};
@@ -69,6 +71,8 @@ pub(crate) struct Flows {
     pub has_other_window: bool,
     /// The peer reads frames of messages of one length (packets.md P-34).
     pub peer_reads_messages: bool,
+    /// The peer takes expedited messages (packets.md P-55).
+    pub peer_takes_expedited: bool,
     /// Flow control of what the peer sends in group 0; flows begin with it.
     pub flow_template: Option<flow::Slot>,
     /// Credit is given at a rate.
@@ -91,6 +95,11 @@ pub(crate) enum FlowViolation {
     NeverOpened(u32),
 }
 
+/// What is said to a peer that names such a flow.
+pub(in crate::connection) fn violation(violation: FlowViolation) -> CloseReason {
+    CloseReason::Protocol(violation.to_string())
+}
+
 impl Flows {
     pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
         Flows {
@@ -110,6 +119,7 @@ impl Flows {
             window_out: u32::MAX,
             has_other_window: false,
             peer_reads_messages: false,
+            peer_takes_expedited: false,
             flow_template: None,
             is_rated: config.requirements.max_recv_rate.is_some(),
             has_riding: false,
@@ -184,6 +194,7 @@ impl Flows {
                 free_limit: first,
                 lines: None,
                 asking: None,
+                expedited: None,
                 reset: None,
                 stop: None,
                 is_done: false,
@@ -311,6 +322,14 @@ impl Flows {
         })
     }
 
+    /// Whether data of a flow below a position is still to come; of a flow that is not known yet
+    /// all is.
+    pub fn lacks_below(&self, id: u32, position: u64) -> bool {
+        let is_gone = self.gone[(id & 1) as usize].contains(u64::from(id / 2));
+        let is_known = self.table.contains_key(&id) || is_gone;
+        if is_known { !self.has_all_below(id, position) } else { position > 0 }
+    }
+
     /// Whether a flow is in the order of sending.
     pub fn has_turn(&self, id: u32) -> bool {
         self.table.get(&id).is_some_and(|flow| flow.send.turn.is_on())
@@ -378,7 +397,8 @@ impl Flows {
     /// peer's.
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get_mut(&id) else { return };
-        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
+        let is_unread = flow.receive.has_expedited();
+        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) || is_unread {
             return;
         }
         self.order.leave((id, flow.send.priority), &mut flow.send.turn);
@@ -424,7 +444,9 @@ impl Flows {
 
     /// Whether something has arrived that the application has not taken.
     pub fn has_unread(&self) -> bool {
-        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.holds_anything() || r.data.is_complete());
+        let is_unread = |r: &ReceiveHalf| {
+            r.has_expedited() || !r.is_done && (r.data.holds_anything() || r.data.is_complete())
+        };
         !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
     }
 

@@ -12,6 +12,10 @@ use uts_wire::frame::{self, Frame};
 /// Something about a flow that the peer is to be told.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
+    /// An expedited message of it, by its number.
+    Expedited(u32, u64),
+    /// The application has taken the last of its expedited messages that came.
+    ExpeditedAck(u32),
     /// How far the peer may send in it.
     Credit(u32),
     /// This end sends nothing more in it, and has not sent all.
@@ -80,7 +84,10 @@ impl Part for FlowControl {
                 }
                 signal => {
                     let Some(frame) = frame_of(&signal, ways) else { continue };
-                    packet.put(&frame);
+                    if !packet.put_if_it_fits(&frame) {
+                        ways.flows.signals.insert(signal);
+                        break;
+                    }
                     Token::FlowControl(signal)
                 }
             };
@@ -96,6 +103,7 @@ impl Part for FlowControl {
                 }
                 ways.after_send_change(*flow);
             }
+            Token::FlowControl(Signal::Expedited(id, number)) => ways.on_expedited_arrived(*id, *number),
             Token::FlowControl(Signal::Reset(id)) => {
                 if let Some(flow) = ways.flows.get_mut(*id) {
                     flow.send.is_done = true;
@@ -132,8 +140,13 @@ impl Part for FlowControl {
 }
 
 /// What is to be said of a flow now; `None` = nothing any more.
-fn frame_of(signal: &Signal, ways: &Ways) -> Option<Frame<'static>> {
+fn frame_of<'a>(signal: &Signal, ways: &'a Ways) -> Option<Frame<'a>> {
     Some(match *signal {
+        Signal::Expedited(flow, number) => ways.flows.get(flow)?.send.expedited_frame(flow, number)?,
+        Signal::ExpeditedAck(flow) => {
+            let number = ways.flows.get(flow)?.receive.expedited_taken()?;
+            Frame::ExpeditedAck(frame::ExpeditedAck { flow, number })
+        }
         Signal::Credit(flow) => {
             Frame::Credit(frame::Credit { flow, limit: ways.flows.get(flow)?.receive.told_limit() })
         }

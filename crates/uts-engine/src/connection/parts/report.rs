@@ -32,6 +32,9 @@ impl Part for Report {
         if inbound.arrivals.holds_back() {
             let is_cumulative = inbound.is_cumulative();
             inbound.arrivals.let_go(|held| !is_cumulative || flows.has_all_below(held.flow, held.end));
+            if !is_cumulative {
+                flows.iter_mut().for_each(|(_, flow)| flow.receive.data.confirm_all());
+            }
         }
         let arrivals = &mut inbound.arrivals;
         let rtt = outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
@@ -108,23 +111,18 @@ pub(in crate::connection) fn emit_report(
     budget: usize,
     out: &mut Vec<u8>,
 ) -> Option<u64> {
-    let (end, (largest, at)) = (out.len() + budget, arrivals.largest?);
+    let (end, (_, at)) = (out.len() + budget, arrivals.largest?);
     let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
     let [ect0, ect1, ce] = arrivals.ecn;
     let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
     // acknowledgement.md R-16.
-    let (unheld, largest) = match arrivals.unheld() {
-        Some(ranges) => {
-            let Some(last) = ranges.last() else {
-                // All is held back: nothing can be said yet, nor is due.
-                arrivals.on_reported(now);
-                return None;
-            };
-            (Some(ranges), last.end - 1)
-        }
-        None => (None, largest),
-    };
+    let unheld = arrivals.unheld();
     let ranges = unheld.as_ref().unwrap_or(&arrivals.received);
+    let Some(largest) = ranges.last().map(|last| last.end - 1) else {
+        // All is held back or was given up: nothing can be said yet, nor is due.
+        arrivals.on_reported(now);
+        return None;
+    };
     if emit_ack(out, ranges.iter().rev(), delay_us, ecn, budget) == 0 {
         return None;
     }

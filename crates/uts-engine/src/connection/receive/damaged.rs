@@ -31,6 +31,9 @@ impl Connection {
             return;
         }
         self.on_authentic(now);
+        if self.ways.refuses(now, index, &contents) {
+            return;
+        }
         let seen = (contents.seen(), payload.len() as u64);
         let Some((epoch, _)) = self.ways.on_arrival(now, ecn, (index, number), seen) else { return };
         self.on_packet_of_epoch(now, epoch);
@@ -38,7 +41,7 @@ impl Connection {
         let handled = frames.try_for_each(|frame| match frame {
             Frame::Data(found) if core::ptr::eq(found.bytes, data.bytes) => {
                 let Some(placed) = self.ways.place(index, data.flow)? else { return Ok(()) };
-                self.ways.insert_data(now, placed, found, Some(right_bytes))
+                self.ways.insert_data(now, (index, placed), found, Some(right_bytes))
             }
             frame => self.handle_frame(now, index, frame),
         });

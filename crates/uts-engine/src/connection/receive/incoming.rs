@@ -4,7 +4,7 @@
 //! before) -> `take_in` (acknowledgement) -> `handle_frames` -> `repair` (what redundancy brings
 //! back goes through `handle_frames` as well).
 
-use crate::connection::flows::FlowViolation;
+use crate::connection::flows::violation;
 use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
 use crate::connection::receive::inbound::{Dropped, Unsealed};
@@ -151,15 +151,19 @@ impl Connection {
             return;
         }
         let mut frames = Frames::new(&packet.payload);
-        if !frames.read() || self.ways.overruns(index, &Contents::Frames(&frames)) {
+        if !frames.read()
+            || self.ways.overruns(index, &Contents::Frames(&frames))
+            || self.ways.refuses(now, index, &Contents::Frames(&frames))
+        {
             return;
         }
         let Some(inbound) = &mut self.ways.inbound else { return };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.ways.stats.packets_recovered += 1;
-        if let Err(reason) = self.handle_frames(now, index, &frames) {
-            self.fail(reason);
+        match self.handle_frames(now, index, &frames) {
+            Ok(()) => self.ways.confirm(&frames),
+            Err(reason) => self.fail(reason),
         }
     }
 
@@ -340,7 +344,7 @@ impl Ways {
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
-        self.insert_data(now, placed, data, None)
+        self.insert_data(now, (index, placed), data, None)
     }
 
     /// Data of a flow that is known, whose data has positions and is repeated or not. Of a message
@@ -348,7 +352,7 @@ impl Ways {
     pub(in crate::connection) fn insert_data(
         &mut self,
         now: Time,
-        (counts, repeats): (bool, bool),
+        (index, (counts, repeats)): (usize, (bool, bool)),
         data: &frame::Data<'_>,
         right_bytes: Option<u64>,
     ) -> Result<(), CloseReason> {
@@ -381,6 +385,8 @@ impl Ways {
             // Nobody waits for what came without positions, or did not come.
             receive.data.skip(0..start);
         }
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let is_revocable = stack.is_some_and(|stack| receive.may_give_up(stack, start));
         let segment = Segment {
             start,
             data: bytes,
@@ -392,6 +398,7 @@ impl Ways {
         };
         let inserted = match right_bytes {
             Some(right_bytes) => receive.data.insert_damaged(segment, right_bytes, limit),
+            None if is_revocable => receive.data.insert_revocable(segment, limit),
             None => receive.data.insert(segment, limit),
         };
         match inserted {
@@ -558,8 +565,4 @@ impl Ways {
 /// Whether what is lost of data under this stack is sent again.
 fn repeats(stack: &ReceiveStack) -> bool {
     stack.layout.repeats
-}
-
-fn violation(violation: FlowViolation) -> CloseReason {
-    CloseReason::Protocol(violation.to_string())
 }

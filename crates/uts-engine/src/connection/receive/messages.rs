@@ -142,8 +142,15 @@ impl Ways {
         payload: &[u8],
     ) -> Result<(), CloseReason> {
         let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
-        if counts && messages.start.is_none() {
-            // P-30: each of them is at the front of the flow.
+        let receive = self.flows.get(messages.flow).map(|flow| &flow.receive);
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let is_revocable = receive
+            .zip(stack)
+            .zip(messages.start)
+            .is_some_and(|((receive, stack), start)| receive.may_give_up(stack, start));
+        // P-30: without a start each of them is at the front of the flow. Of what may be given up
+        // each has a place of its own.
+        if is_revocable || (counts && messages.start.is_none()) {
             let mut frames = Frames::new(payload);
             return if frames.read() { self.on_data_frames(now, index, &frames) } else { Ok(()) };
         }

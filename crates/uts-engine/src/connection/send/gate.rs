@@ -41,7 +41,7 @@ impl Gate<'_> {
     /// The position up to which a flow may send.
     #[inline]
     pub fn limit(&self, send: &mut SendHalf) -> u64 {
-        let limit = self.flow.send_limit(send.limit);
+        let limit = send.behind_expedited(self.flow.send_limit(send.limit));
         if self.windows { self.window(send, limit) } else { limit }
     }
 

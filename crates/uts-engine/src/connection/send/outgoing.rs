@@ -116,7 +116,7 @@ impl Connection {
         room: Room,
         out: &'o mut Vec<u8>,
     ) -> Option<Packet<'o>> {
-        let index = self.choose_stack()?;
+        let index = self.choose_stack(reason)?;
         let outbound = self.ways.outbound.as_mut()?;
         outbound.ledger.leave_out_if_due();
         let stack = outbound.stacks.get(index)?;

@@ -33,7 +33,8 @@ impl Connection {
         let packet_bytes = self.parts.size.current() as u64;
         let in_row = outbound.ledger.numbers_in_row();
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
-        let limit = outbound.stacks[0].flow.send_limit(send.limit); // Windows make no runs.
+        // Windows make no runs.
+        let limit = send.behind_expedited(outbound.stacks[0].flow.send_limit(send.limit));
         let run = Run { outbound, flow, limit, like, together, peer_cid: self.identity.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),

@@ -38,5 +38,6 @@ pub struct Stats {
     pub dropped_forged: u64,
     pub dropped_duplicate: u64,
     pub dropped_unknown_epoch: u64,
+    /// There was no room for their data, or they were given up again (acknowledgement.md R-22).
     pub dropped_overrun: u64,
 }

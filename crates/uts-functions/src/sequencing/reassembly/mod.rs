@@ -10,6 +10,7 @@ mod damaged;
 mod given_up;
 mod newest;
 mod orders;
+mod revocable;
 mod room;
 mod run;
 mod spares;
@@ -157,6 +158,8 @@ pub struct Reassembly {
     orders: Option<Box<Orders>>,
     /// What came damaged, and was not handed over.
     damaged: RangeSet,
+    /// Of what has arrived, what may be given up again.
+    revocable: Option<Box<RangeSet>>,
 }
 
 impl Reassembly {
@@ -277,6 +280,7 @@ impl Reassembly {
         if own_end > limit {
             return Err(SegmentError::BeyondLimit { position: own_end, limit });
         }
+        self.confirm(segment.start..own_end);
         self.end_run();
         // sequencing.md R-1.
         let fresh: smallvec::SmallVec<[Range<u64>; 2]> = self.settled.gaps(segment.start..own_end).collect();

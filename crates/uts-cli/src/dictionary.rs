@@ -1,0 +1,90 @@
+//! Dictionaries of the user (`--dictionary`), for a mechanism that compresses messages with what
+//! both ends have.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use uts::Requirements;
+use uts::requirements::Pin;
+use uts_functions::presentation::dictionary::{self, DICTIONARY_BYTES_MAX};
+use uts_functions::{Function, library};
+
+/// The parameter of a mechanism that names a dictionary.
+const PARAMETER: &str = "dictionary";
+
+/// Reads a dictionary, and keeps it for as long as the program runs.
+///
+/// # Errors
+/// A line that says what is wrong with the file.
+pub fn register(file: &Path) -> Result<u32, String> {
+    let mut bytes = Vec::new();
+    // One that is too long is not read to its end.
+    let most = DICTIONARY_BYTES_MAX as u64 + 1;
+    let read = File::open(file).and_then(|opened| opened.take(most).read_to_end(&mut bytes));
+    let shown = file.display();
+    read.map_err(|error| format!("--dictionary {shown}: {error}"))?;
+    if bytes.len() > DICTIONARY_BYTES_MAX {
+        return Err(format!(
+            "--dictionary {shown}: longer than {DICTIONARY_BYTES_MAX} bytes, no dictionary is"
+        ));
+    }
+    dictionary::register(&bytes).map_err(|error| format!("--dictionary {shown}: {error}"))
+}
+
+/// Has a mechanism that was asked for without a dictionary use the first that was given, if it can
+/// use one.
+pub fn complete(requirements: &mut Requirements) {
+    let Some(number) = dictionary::registered().first().copied() else { return };
+    let Some(pin) = requirements.pinned(Function::Presentation).copied() else { return };
+    let Some(mechanism) = library::find(pin.function, pin.choice.number) else { return };
+    let place = mechanism.params.iter().position(|param| param.name == PARAMETER);
+    if let Some(place) = place.filter(|place| pin.choice.params.get(*place) == 0) {
+        let mut choice = pin.choice;
+        choice.params.0[place] = number;
+        requirements.pin(Pin { choice, ..pin });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(presentation: &str) -> String {
+        let mut requirements = Requirements::bulk();
+        requirements.set("uts.profile.presentation", presentation).expect("in the library");
+        complete(&mut requirements);
+        requirements.pinned(Function::Presentation).expect("set").to_string()
+    }
+
+    #[test]
+    fn what_needs_a_dictionary_gets_the_first() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, content: &[u8]| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, content).expect("written");
+            file
+        };
+        let wrong = |name: &str, content: &[u8]| register(&write(name, content)).expect_err(name);
+        assert!(
+            wrong("short", b"seven b")
+                .ends_with("short: a dictionary of 7 bytes (expected 8 to 1048576 bytes)")
+        );
+        let damaged = [&0xec30_a437_u32.to_le_bytes()[..], &[7; 100]].concat();
+        assert!(wrong("damaged", &damaged).contains("damaged: the dictionary is damaged"));
+        let long = wrong("long", &vec![7; DICTIONARY_BYTES_MAX + 1]);
+        assert!(long.ends_with("long: longer than 1048576 bytes, no dictionary is"), "{long}");
+        let none = register(&dir.path().join("none")).expect_err("no such file");
+        assert!(none.starts_with("--dictionary ") && none.contains("none: No such file"), "{none}");
+        assert_eq!(asked("zstd"), "uts.profile.presentation=zstd", "nothing was registered");
+        let first = register(&write("first", b"what messages have in common")).expect("a dictionary");
+        let second = register(&write("second", b"what others have in common")).expect("a dictionary");
+        for (presentation, expected) in [
+            ("zstd", format!("zstd(dictionary={first})")),
+            ("zstd(level=9)", format!("zstd(level=9,dictionary={first})")),
+            (&format!("zstd(dictionary={second})"), format!("zstd(dictionary={second})")),
+            ("lz4", "lz4".to_owned()),
+        ] {
+            assert_eq!(asked(presentation), format!("uts.profile.presentation={expected}"));
+        }
+    }
+}
