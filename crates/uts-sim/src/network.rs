@@ -1,86 +1,21 @@
 //! Hosts, routers and paths in virtual time, around whatever application is attached to them.
 
+mod application;
 mod costs;
 mod fragments;
 
+pub use application::Application;
+
 use crate::agenda::Agenda;
-use crate::cost::{Machine, MechanismCost};
+use crate::cost::Machine;
 use crate::packet::{Damage, Datagram, HOPS_MAX, Packet};
 use crate::pcap::{self, Capture};
 use crate::topology::{Edge, Node, PathId, Topology};
-use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use uts_functions::Time;
 use uts_path::{Applied, Change, Direction, Passage, Path, SpecError, Target};
-
-/// An application of a host. As with the engine: mutate, then drain. After
-/// [`Application::handle_datagram`], [`Application::handle_timeout`] and anything that is done
-/// through [`Network::app_mut`], the network drains [`Application::poll_transmit`] and then asks
-/// [`Application::poll_timeout`].
-pub trait Application {
-    /// A datagram has arrived.
-    fn handle_datagram(&mut self, now: Time, packet: Packet);
-
-    /// Does what is due.
-    fn handle_timeout(&mut self, now: Time);
-
-    /// The next datagram to send, if there is one.
-    fn poll_transmit(&mut self, now: Time) -> Option<Datagram>;
-
-    /// When to call [`Application::handle_timeout`] next.
-    fn poll_timeout(&mut self) -> Option<Time>;
-
-    /// Whether nodes may fragment what it sends. If not, what is too long for a path is lost there,
-    /// as packets are that say "don't fragment".
-    fn may_fragment(&self) -> bool {
-        false
-    }
-
-    /// What its mechanisms add to the work of a packet that it has sent last, or is to receive
-    /// next, at these costs.
-    fn mechanism_work(
-        &self,
-        costs: &[MechanismCost],
-        direction: uts_engine::Direction,
-        packet: &Packet,
-    ) -> Duration {
-        let _ = (costs, direction, packet);
-        Duration::ZERO
-    }
-}
-
-impl<A: Application + ?Sized> Application for Box<A> {
-    fn handle_datagram(&mut self, now: Time, packet: Packet) {
-        (**self).handle_datagram(now, packet)
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        (**self).handle_timeout(now)
-    }
-
-    fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
-        (**self).poll_transmit(now)
-    }
-
-    fn poll_timeout(&mut self) -> Option<Time> {
-        (**self).poll_timeout()
-    }
-
-    fn may_fragment(&self) -> bool {
-        (**self).may_fragment()
-    }
-
-    fn mechanism_work(
-        &self,
-        costs: &[MechanismCost],
-        direction: uts_engine::Direction,
-        packet: &Packet,
-    ) -> Duration {
-        (**self).mechanism_work(costs, direction, packet)
-    }
-}
 
 /// An application of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
