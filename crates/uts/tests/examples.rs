@@ -1,5 +1,6 @@
 //! The examples run, and print what they are there to show.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::within;

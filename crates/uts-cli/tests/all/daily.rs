@@ -1,14 +1,6 @@
 //! What people do to a copy day by day.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Place, pattern};
+use crate::common::{Place, pattern};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write;
@@ -63,7 +55,7 @@ fn a_copy_gives_up_when_it_was_told_to() {
     client.wait().failed(1, &["given up after 2 s", "run the same command again to continue"]);
 }
 
-fn piped(place: &Place, args: &[&str], input: &[u8]) -> (Vec<u8>, common::Ended) {
+fn piped(place: &Place, args: &[&str], input: &[u8]) -> (Vec<u8>, crate::common::Ended) {
     let mut command = place.command("home", args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
@@ -75,7 +67,7 @@ fn piped(place: &Place, args: &[&str], input: &[u8]) -> (Vec<u8>, common::Ended)
     feeding.join().expect("joined");
     let err = String::from_utf8_lossy(&ended.stderr).into_owned();
     let status = ended.status.code().unwrap_or(-1);
-    (ended.stdout, common::Ended { status, out: Vec::new(), err })
+    (ended.stdout, crate::common::Ended { status, out: Vec::new(), err })
 }
 
 #[test]

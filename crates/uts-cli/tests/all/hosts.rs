@@ -1,14 +1,6 @@
 //! Known servers, and properties that can be set: what is listed, kept and forgotten.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,14 +1,6 @@
 //! What is installed: completions, manual, socket activation, and the Debian package as a whole.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{PATIENCE, Place};
+use crate::common::{PATIENCE, Place};
 use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -63,7 +55,7 @@ fn a_service_manager_hands_over_a_socket_and_is_told() {
     };
     assert!(heard().contains("READY=1"));
     let ended = place.run(&["cp", "--accept-new", &format!("uts://{address}/file"), "got"]);
-    common::signal(&child, Signal::TERM);
+    crate::common::signal(&child, Signal::TERM);
     ended.ok();
     assert_eq!(place.read("got"), b"content");
     assert!(heard().contains("STOPPING=1"));

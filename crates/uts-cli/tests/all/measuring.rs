@@ -1,14 +1,6 @@
 //! `uts perf` between two processes, and what a server bears of clients that measure.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Ended, Place, Server};
+use crate::common::{Ended, Place, Server};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,15 +1,7 @@
 //! What becomes of the program if nobody reads its output, or nothing takes it: no panic, no status
 //! 0.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Ended, Place, Server, pattern};
+use crate::common::{Ended, Place, Server, pattern};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -255,7 +247,7 @@ fn a_server_goes_on_where_its_events_are_lost() {
             let url = format!("uts://127.0.0.1:{port}/a");
             place.run(&["cp", "--quiet", "--pin", &pin, &url, &format!("got{n}")]).ok();
         }
-        common::signal(&child, Signal::TERM);
+        crate::common::signal(&child, Signal::TERM);
         let ended = ended(child);
         assert_eq!(ended.status, status, "{to:?} {json}: {}", ended.err);
         let told = ended.err.lines().filter(|line| line.starts_with("uts: cannot write to")).count();

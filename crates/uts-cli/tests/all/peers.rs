@@ -1,14 +1,6 @@
 //! What strangers may do to the program: what they say, what they write, how many they are.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Place, Running};
+use crate::common::{Place, Running};
 use rustix::process::Signal;
 use std::fs;
 use uts::{ConnectOptions, Connection, Identity, Listener, ServerOptions};
@@ -177,7 +169,7 @@ fn connections_are_limited_by_address_and_by_key() {
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
             };
-            tokio::time::timeout(common::PATIENCE, came_back).await.expect("there is room again");
+            tokio::time::timeout(crate::common::PATIENCE, came_back).await.expect("there is room again");
         });
     }
 }

@@ -1,15 +1,7 @@
 //! `uts pipe` and what a server lets through: streams of other programs, whose connection lives
 //! through changes of the client's address.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Ended, PATIENCE, Place, Running, Server};
+use crate::common::{Ended, PATIENCE, Place, Running, Server};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

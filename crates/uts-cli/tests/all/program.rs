@@ -1,14 +1,6 @@
 //! The program itself, end to end, over UDP on this machine.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Place, is_dir, pattern};
+use crate::common::{Place, is_dir, pattern};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -31,7 +23,7 @@ fn a_file_goes_to_a_server_and_back() {
     assert!(place.read("srv/b.bin") == content);
     let got = place.cp(&server, &["--json", &server.url("b.bin"), "c.bin"]).ok();
     assert!(place.read("c.bin") == content);
-    let hash = |ended: &common::Ended| ended.events("done").first().map(|done| done["hash"].clone());
+    let hash = |ended: &crate::common::Ended| ended.events("done").first().map(|done| done["hash"].clone());
     assert!(hash(&sent).is_some_and(|hash| hash.is_string()));
     assert_eq!(hash(&sent), hash(&got));
     let again = place.cp(&server, &["--json", &server.url("b.bin"), "c.bin"]).ok();
@@ -76,7 +68,7 @@ fn a_directory_keeps_modes_and_times() {
 /// What an interrupted copy is continued from: nothing under the final name, and less to send than
 /// the whole.
 #[track_caller]
-fn continued(place: &Place, server: &common::Server, content: &[u8]) {
+fn continued(place: &Place, server: &crate::common::Server, content: &[u8]) {
     assert!(place.finished("srv").is_empty(), "nothing half-written under its name");
     let done = place.cp(server, &["--json", "big", &server.url("big")]).ok().events("done").remove(0);
     assert!(place.read("srv/big") == content);

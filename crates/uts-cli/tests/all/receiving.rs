@@ -1,14 +1,6 @@
 //! What the program takes from a peer, and how long it works for one.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Place, Server};
+use crate::common::{Place, Server};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,14 +1,6 @@
 //! What the options of `uts serve` say of where to listen and how much to print.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use rustix::process::Signal;
 
 #[test]

@@ -1,14 +1,6 @@
 //! The user's file of settings, as the program reads it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{Place, Server};
+use crate::common::{Place, Server};
 
 /// A server that nobody has met is reached by its short name, with all that its section says.
 #[test]

@@ -1,14 +1,6 @@
 //! How the program ends when it is told to.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::{PATIENCE, Place, pattern, signal};
+use crate::common::{PATIENCE, Place, pattern, signal};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

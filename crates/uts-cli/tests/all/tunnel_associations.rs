@@ -1,15 +1,7 @@
 //! UDP ASSOCIATE through `uts tunnel -D` (RFC 1928 section 7), as programs of other people use it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::tunnel::{Tunnel, connect, serve, udp_echo};
-use common::{PATIENCE, Place};
+use crate::common::tunnel::{Tunnel, connect, serve, udp_echo};
+use crate::common::{PATIENCE, Place};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};

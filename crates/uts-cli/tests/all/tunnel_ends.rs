@@ -1,16 +1,8 @@
 //! `uts tunnel` when an end is killed, says something else than it should, or has too much to do:
 //! what is told is a line, memory is bounded, and others go on.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, serve_at};
-use common::{PATIENCE, Place, Running};
+use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, serve_at};
+use crate::common::{PATIENCE, Place, Running};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

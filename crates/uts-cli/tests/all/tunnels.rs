@@ -1,15 +1,7 @@
 //! `uts tunnel`: ports that lead through a server, as programs of other people meet them.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes of the system, in real time"
-)]
-
-mod common;
-
-use common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, udp_echo};
-use common::{PATIENCE, Place};
+use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, udp_echo};
+use crate::common::{PATIENCE, Place};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -103,7 +95,7 @@ fn what_is_not_permitted_or_not_there_is_said_in_a_line() {
 #[test]
 fn a_wrong_command_line_and_a_port_in_use_are_said_in_a_line() {
     let place = Place::new();
-    let one_line = |ended: common::Ended, status, parts: &[&str]| {
+    let one_line = |ended: crate::common::Ended, status, parts: &[&str]| {
         let ended = ended.failed(status, parts);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     };

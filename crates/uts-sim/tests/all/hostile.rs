@@ -1,9 +1,7 @@
 //! Packets from strangers: counted and dropped, with no state made or changed, and answered
 //! sparingly.
 
-mod joined;
-
-use joined::{CLIENT, Pair, SERVER, address};
+use crate::joined::{CLIENT, Pair, SERVER, address};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{CloseReason, Direction, Endpoint, EndpointConfig, Event};

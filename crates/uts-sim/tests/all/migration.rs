@@ -1,10 +1,8 @@
 //! Connections that live through changes of address (migration.md): a translator that gives another
 //! port, a host that goes to another network, and somebody who repeats packets from elsewhere.
 
-mod joined;
-
+use crate::joined::{CLIENT, Pair, SERVER as SERVER_END, address};
 use core::time::Duration;
-use joined::{CLIENT, Pair, SERVER as SERVER_END, address};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use uts_engine::{ConnectionConfig, EndpointConfig, Event, FlowOptions, Read};
 use uts_functions::Time;

@@ -1,9 +1,7 @@
 //! Stateless resets for forgotten connections: from the endpoint that had them, and from no other.
 
-mod joined;
-
+use crate::joined::{CLIENT, Pair, SERVER, address};
 use core::time::Duration;
-use joined::{CLIENT, Pair, SERVER, address};
 use uts_engine::{CloseReason, Endpoint, EndpointConfig, Event};
 
 const SECRET: [u8; 32] = [7; 32];

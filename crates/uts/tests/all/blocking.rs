@@ -6,10 +6,8 @@
     reason = "threads and sockets of the system, in real time"
 )]
 
-mod common;
-
+use crate::common::threads::{ANY, PATIENCE, accepted, join, serve, some_bytes, within};
 use bytes::Bytes;
-use common::threads::{ANY, PATIENCE, accepted, join, serve, some_bytes, within};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};

@@ -1,8 +1,6 @@
 //! A connection as what carries files, and as what is looked into.
 
-mod common;
-
-use common::{pair, pair_with, within};
+use crate::common::{pair, pair_with, within};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

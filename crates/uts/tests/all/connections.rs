@@ -1,9 +1,7 @@
 //! Connections over real sockets: which peers are trusted, which are let in, and how connections
 //! end.
 
-mod common;
-
-use common::{identity, pair, pair_with, pattern, server, within};
+use crate::common::{identity, pair, pair_with, pattern, server, within};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -333,7 +331,7 @@ async fn many_connections_to_one_listener_from_one_socket_and_from_many() {
                     _ => endpoint.connect(&target, options).await,
                 };
                 let connection = connection.expect("connected");
-                let data = common::pattern(20_000, n);
+                let data = crate::common::pattern(20_000, n);
                 let (mut send, mut recv) =
                     connection.open_flow(FlowOptions::default()).await.expect("opened").split();
                 send.write_all(&data).await.expect("written");

@@ -1,9 +1,7 @@
 //! What the ends of flows and connections are, and what remains after them.
 
-mod common;
-
+use crate::common::{pair, pair_with, pattern, within};
 use bytes::Bytes;
-use common::{pair, pair_with, pattern, within};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -331,9 +329,10 @@ fn every_call_after_the_end_of_the_runtime_says_so() {
 #[tokio::test]
 async fn a_peers_key_is_known_after_the_end() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (file, who) = (dir.path().join("keys"), common::identity());
+    let (file, who) = (dir.path().join("keys"), crate::common::identity());
     std::fs::write(&file, who.fingerprint().to_string()).expect("written");
-    let (listener, target) = common::server(ServerOptions::new(common::identity()).authorized_keys(&file));
+    let (listener, target) =
+        crate::common::server(ServerOptions::new(crate::common::identity()).authorized_keys(&file));
     let options = ConnectOptions::pinned(listener.fingerprint()).identity(who.clone());
     let client = within(connect(&target, options)).await.expect("connected");
     let server = within(listener.accept()).await.expect("accepted");
@@ -351,7 +350,7 @@ fn who_closes_and_goes_has_told_the_peer() {
     let build = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let (ours, theirs) = (build(), build());
     let (listener, target) =
-        theirs.block_on(async { common::server(ServerOptions::new(common::identity())) });
+        theirs.block_on(async { crate::common::server(ServerOptions::new(crate::common::identity())) });
     for _ in 0..20 {
         let options = ConnectOptions::pinned(listener.fingerprint());
         let ours = build();

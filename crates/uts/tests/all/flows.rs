@@ -1,10 +1,8 @@
 //! Flows over real sockets: bytes both ways, many at once, and flows with requirements of their
 //! own.
 
-mod common;
-
+use crate::common::{pair, pair_with, pattern, within};
 use bytes::Bytes;
-use common::{pair, pair_with, pattern, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{
@@ -145,7 +143,7 @@ async fn bytes_are_read_in_portions_of_any_size() {
 async fn ends_that_spin_carry_data_and_leave_others_their_turn() {
     let mut options = ServerOptions::new(Identity::generate().expect("a key"));
     options.spin = Duration::from_millis(2);
-    let (listener, target) = common::server(options);
+    let (listener, target) = crate::common::server(options);
     let mut options = ConnectOptions::pinned(listener.fingerprint());
     options.spin = Duration::from_millis(2);
     let (client, server) = within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;

@@ -1,9 +1,7 @@
 //! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets
 //! of clients.
 
-mod common;
-
-use common::{futures_now, identity, server, within};
+use crate::common::{futures_now, identity, server, within};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,8 +1,6 @@
 //! A server that dies without a farewell, over real sockets.
 
-mod common;
-
-use common::{identity, server, within};
+use crate::common::{identity, server, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{ConnectOptions, ConnectionEvent, FlowOptions, ServerOptions, connect};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real sockets, in real time")]
 
-mod common;
-
-use common::{identity, server, within};
+use crate::common::{identity, server, within};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;

@@ -1,9 +1,7 @@
 //! Messages over real sockets: one by one, many at a time, in batches.
 
-mod common;
-
+use crate::common::{futures_now, pair, pair_with, pattern, within};
 use bytes::Bytes;
-use common::{futures_now, pair, pair_with, pattern, within};
 use std::collections::VecDeque;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{FlowOptions, MessageBatch, MessageOptions, ReadError, Requirements, WriteError};

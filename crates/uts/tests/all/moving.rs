@@ -1,9 +1,7 @@
 //! Connections that go on from another address of the host, over real sockets.
 #![allow(clippy::disallowed_types, reason = "a program hands its socket in")]
 
-mod common;
-
-use common::{identity, server, within};
+use crate::common::{identity, server, within};
 use std::net::{SocketAddr, UdpSocket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{ConnectOptions, ConnectionEvent, Endpoint, FlowOptions, ServerOptions, connect};

@@ -1,8 +1,6 @@
 //! Several services behind one port.
 
-mod common;
-
-use common::within;
+use crate::common::within;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{

@@ -1,9 +1,7 @@
 //! Waits that are given up, and several that wait for the same.
 
-mod common;
-
+use crate::common::{futures_now, identity, pair, pair_with, pattern, server, within};
 use bytes::Bytes;
-use common::{futures_now, identity, pair, pair_with, pattern, server, within};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,5 +1,4 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
-#![allow(dead_code, reason = "each file of tests uses its part")]
 
 pub mod tunnel;
 

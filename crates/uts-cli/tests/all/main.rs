@@ -1,0 +1,26 @@
+//! Tests of the program `uts`, as one program: each of its own would take as long to build as the
+//! rest of them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "processes of the system, in real time"
+)]
+
+mod common;
+mod daily;
+mod documents;
+mod hosts;
+mod installing;
+mod measuring;
+mod outputs;
+mod peers;
+mod pipes;
+mod program;
+mod receiving;
+mod serving;
+mod settings;
+mod signals;
+mod tunnel_associations;
+mod tunnel_ends;
+mod tunnels;

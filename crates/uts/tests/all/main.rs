@@ -1,0 +1,17 @@
+//! Tests of the library over real sockets, as one program: each of its own would take as long to
+//! build as the rest of them. The examples are beside it, since one registers a mechanism.
+
+mod blocking;
+mod blocking_ends;
+mod carrier;
+mod common;
+mod connections;
+mod ends;
+mod flows;
+mod listeners;
+mod liveness;
+mod logs;
+mod messages;
+mod moving;
+mod services;
+mod waits;
