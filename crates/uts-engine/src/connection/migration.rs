@@ -52,12 +52,45 @@ pub(crate) struct News {
     pub luck: u64,
 }
 
-/// Whether an end has moved.
+/// Whether an end has moved. Hardly ever, so it takes no room until one does.
 #[derive(Debug, Default)]
-pub(super) struct Migration {
-    trial: Option<Box<Trial>>,
+pub(super) struct Migration(Option<Box<Moves>>);
+
+#[derive(Debug, Default)]
+struct Moves {
+    trial: Option<Trial>,
     /// The host that a way led to which was left, and what was learnt of that way.
-    left: Option<Box<(IpAddr, Known)>>,
+    left: Option<(IpAddr, Known)>,
+}
+
+impl Migration {
+    fn trial(&self) -> Option<&Trial> {
+        self.0.as_ref()?.trial.as_ref()
+    }
+
+    fn trial_mut(&mut self) -> Option<&mut Trial> {
+        self.0.as_mut()?.trial.as_mut()
+    }
+
+    fn begin(&mut self, trial: Trial) {
+        self.0.get_or_insert_default().trial = Some(trial);
+    }
+
+    fn take_trial(&mut self) -> Option<Trial> {
+        let trial = self.0.as_mut()?.trial.take();
+        self.0.take_if(|moves| moves.left.is_none());
+        trial
+    }
+
+    fn leave(&mut self, host: IpAddr, learnt: Known) {
+        self.0.get_or_insert_default().left = Some((host, learnt));
+    }
+
+    fn take_left(&mut self) -> Option<(IpAddr, Known)> {
+        let left = self.0.as_mut()?.left.take();
+        self.0.take_if(|moves| moves.trial.is_none());
+        left
+    }
 }
 
 /// A place that the peer has not proved yet.
@@ -176,7 +209,7 @@ impl Connection {
 
     /// The place that was proved last, and what was learnt of the way there. A trial is over.
     fn proved(&mut self) -> (PeerPlace, Option<Known>) {
-        match self.migration.trial.take() {
+        match self.migration.take_trial() {
             Some(trial) => (trial.proved, trial.learnt),
             None => (self.place(), self.learnt()),
         }
@@ -210,7 +243,7 @@ impl Connection {
         let (is_new_path, known) = (proved.remote.ip() != news.place.remote.ip(), news.known);
         let again_at = now + wait;
         let trial = Trial { proved, is_own, is_new_path, learnt, known, again_at, wait, until };
-        self.migration.trial = Some(Box::new(trial));
+        self.migration.begin(trial);
         self.parts.ids.has_news = true;
     }
 
@@ -227,12 +260,13 @@ impl Connection {
     /// The peer has answered a challenge: it is where packets go. (M-4, M-6)
     pub(super) fn on_path_response(&mut self, now: Time, number: u64) {
         let Some(round_trip) = self.parts.control.on_path_response(now, number) else { return };
-        let Some(trial) = self.migration.trial.take() else { return };
+        let Some(trial) = self.migration.take_trial() else { return };
         self.establishing.address_proved = true;
         if !trial.is_own {
             if trial.is_new_path {
-                let left = trial.learnt.map(|learnt| Box::new((trial.proved.remote.ip(), learnt)));
-                self.migration.left = left;
+                if let Some(learnt) = trial.learnt {
+                    self.migration.leave(trial.proved.remote.ip(), learnt);
+                }
                 self.restart_path(now, round_trip, trial.known);
             }
             if self.identity.side == Side::Server {
@@ -259,19 +293,19 @@ impl Connection {
 
     /// The host that a way led to which was left, and what was learnt of that way.
     pub(crate) fn take_left(&mut self) -> Option<(IpAddr, Known)> {
-        self.migration.left.take().map(|left| *left)
+        self.migration.take_left()
     }
 
     /// When something is due on a trial.
     pub(super) fn migration_timeout(&self) -> Option<Time> {
-        self.migration.trial.as_ref().map(|trial| trial.again_at.min(trial.until))
+        self.migration.trial().map(|trial| trial.again_at.min(trial.until))
     }
 
     pub(super) fn on_migration_timeout(&mut self, now: Time) {
-        let Some(trial) = &mut self.migration.trial else { return };
+        let Some(trial) = self.migration.trial_mut() else { return };
         if now >= trial.until {
             let (proved, is_own) = (trial.proved, trial.is_own);
-            self.migration.trial = None;
+            self.migration.take_trial();
             self.parts.control.drop_challenge();
             if !is_own {
                 // M-4
