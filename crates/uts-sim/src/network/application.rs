@@ -7,8 +7,8 @@ use uts_functions::Time;
 
 /// An application of a host. As with the engine: mutate, then drain. After
 /// [`Application::handle_datagram`], [`Application::handle_timeout`] and anything that is done
-/// through [`Network::app_mut`](super::Network::app_mut), the network drains [`Application::poll_transmit`] and then asks
-/// [`Application::poll_timeout`].
+/// through [`Network::app_mut`](super::Network::app_mut), the network drains
+/// [`Application::poll_transmit`] and then asks [`Application::poll_timeout`].
 pub trait Application {
     /// A datagram has arrived.
     fn handle_datagram(&mut self, now: Time, packet: Packet);
