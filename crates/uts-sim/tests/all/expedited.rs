@@ -1,19 +1,12 @@
 //! Expedited data (flow.md ): it passes a closed window and all that waits, arrives
 //! once whatever the path does, and takes no more memory than it was given.
 
+use crate::one_client::{CLIENT, OneClient, SERVER, with};
 use bytes::Bytes;
 use core::time::Duration;
-use uts_engine::{
-    ConnectionConfig, ConnectionHandle, EndpointConfig, Event, FlowId, FlowOptions, MessageOptions, Read,
-    ReadError, WriteError,
-};
+use uts_engine::{ConnectionConfig, Event, FlowId, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 use uts_functions::Time;
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
 use uts_wire::frame::{Expedited, ExpeditedAck};
-
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
 
 const EXPEDITED: MessageOptions = MessageOptions {
     lifetime: None,
@@ -27,8 +20,7 @@ const ON: &str = "uts.expedited=on";
 
 /// A client that sends to a server.
 struct Transfer {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
+    ends: OneClient,
     flow: FlowId,
     /// Whether the server reads data, and takes expedited messages.
     reads: bool,
@@ -45,23 +37,14 @@ struct Transfer {
 }
 
 fn config(properties: &[&str]) -> ConnectionConfig {
-    let mut config = ConnectionConfig { credit_bytes_initial: 64 << 10, ..ConnectionConfig::default() };
-    for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
-        config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
-    }
-    config
+    let config = ConnectionConfig { credit_bytes_initial: 64 << 10, ..ConnectionConfig::default() };
+    with(config, properties, &["uts.adapt=off", "uts.consent=all"])
 }
 
 impl Transfer {
     fn new(path: &str, client: &[&str], server: &[&str], seed: u64) -> Self {
-        let server = EndpointConfig { accept: config(server), ..EndpointConfig::default() };
-        let world = WorldConfig { server, seed, ..WorldConfig::default() };
-        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
-        world.limit_steps(20_000_000);
-        let client = world.connect(CLIENT, config(client)).expect("the connection begins");
         let mut transfer = Transfer {
-            world,
-            handles: [None, Some(client)],
+            ends: OneClient::connected("rate=20mbit delay=20ms", config(client), config(server), seed),
             flow: FlowId(0),
             reads: true,
             takes: true,
@@ -73,37 +56,29 @@ impl Transfer {
             writable: 0,
             closed: None,
         };
-        transfer.world.set_path(uts_path::Target::Both, "rate=20mbit delay=20ms").expect("a valid change");
-        transfer.pass(Duration::from_secs(2));
-        transfer.world.set_path(uts_path::Target::Both, path).expect("a valid change");
-        transfer.flow = transfer.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
+        transfer.ends.set_path(path);
+        transfer.flow = transfer.ends.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
         transfer
     }
 
-    fn at(&mut self, node: NodeId) -> &mut uts_engine::Connection {
-        let handle = self.handles[node].expect("connected");
-        self.world.connection(node, handle).expect("it is open")
-    }
-
     fn expedite(&mut self, message: &[u8]) -> Result<(), WriteError> {
-        let (now, flow) = (self.world.now(), self.flow);
-        self.at(CLIENT).send_message(now, flow, Bytes::copy_from_slice(message), EXPEDITED)
+        let (now, flow) = (self.ends.world.now(), self.flow);
+        self.ends.at(CLIENT).send_message(now, flow, Bytes::copy_from_slice(message), EXPEDITED)
     }
 
     fn write(&mut self, bytes: usize) -> usize {
-        let (now, flow) = (self.world.now(), self.flow);
-        self.at(CLIENT).write(now, flow, Bytes::from(vec![7; bytes])).expect("room")
+        let (now, flow) = (self.ends.world.now(), self.flow);
+        self.ends.at(CLIENT).write(now, flow, Bytes::from(vec![7; bytes])).expect("room")
     }
 
     fn pass(&mut self, duration: Duration) {
-        let until = self.world.now() + duration;
-        while let Some(happening) = self.world.next(until) {
+        let until = self.ends.world.now() + duration;
+        while let Some(happening) = self.ends.next(until) {
             match (happening.node, happening.event) {
-                (node, Event::Connected) => self.handles[node] = Some(happening.connection),
                 (SERVER, Event::Readable(_)) => self.read(),
                 (SERVER, Event::Expedited(flow)) => {
                     assert_eq!(flow, self.flow);
-                    (self.told_at, self.told) = (self.world.now(), self.told + 1);
+                    (self.told_at, self.told) = (self.ends.world.now(), self.told + 1);
                     self.take();
                 }
                 (CLIENT, Event::Writable(_)) => self.writable += 1,
@@ -112,22 +87,21 @@ impl Transfer {
                 _ => {}
             }
         }
-        assert!(!self.world.is_exhausted(), "too many steps");
     }
 
     fn take(&mut self) {
         let flow = self.flow;
         while self.takes
-            && let Ok(message) = self.at(SERVER).read_expedited(flow)
+            && let Ok(message) = self.ends.at(SERVER).read_expedited(flow)
         {
             self.taken.push(message);
         }
     }
 
     fn read(&mut self) {
-        let (now, flow) = (self.world.now(), self.flow);
+        let (now, flow) = (self.ends.world.now(), self.flow);
         while self.reads
-            && let Ok(read) = self.at(SERVER).read(now, flow, 1 << 20)
+            && let Ok(read) = self.ends.at(SERVER).read(now, flow, 1 << 20)
         {
             match read {
                 Read::Bytes(_, data) | Read::Message(data) => self.read_bytes += data.len() as u64,
@@ -150,14 +124,14 @@ fn it_passes_a_closed_window_within_a_round_trip() {
         (transfer.reads, transfer.takes) = (false, false);
         assert_eq!(transfer.write(WRITTEN as usize) as u64, WRITTEN);
         transfer.pass(Duration::from_secs(20));
-        let before = transfer.at(SERVER).stats().data_bytes_received;
+        let before = transfer.ends.at(SERVER).stats().data_bytes_received;
         transfer.expedite(b"stop").expect("it passes");
-        let sent_at = transfer.world.now();
+        let sent_at = transfer.ends.world.now();
         transfer.pass(Duration::from_secs(3));
         assert_eq!(transfer.told, 1, "{flow}: it did not arrive");
         let took = transfer.told_at.since(sent_at);
         assert!(took < Duration::from_millis(40), "{flow}: {took:?} for a round trip of 40 ms");
-        let after = transfer.at(SERVER).stats().data_bytes_received;
+        let after = transfer.ends.at(SERVER).stats().data_bytes_received;
         assert_eq!(after, before, "{flow}: the window is closed for all else");
         assert!((1..WRITTEN).contains(&before), "{flow}: {before} bytes");
         transfer.takes = true;
@@ -219,15 +193,15 @@ fn what_is_written_behind_it_arrives_behind_it() {
         transfer.pass(Duration::from_millis(5));
         transfer.write(1000);
         let flow = transfer.flow;
-        transfer.at(CLIENT).finish(flow);
+        transfer.ends.at(CLIENT).finish(flow);
         while transfer.told == 0 {
             transfer.pass(Duration::from_millis(1));
             assert!(transfer.read_bytes <= 100 && !transfer.has_ended, "seed {seed}: overtaken");
         }
         transfer.pass(Duration::from_secs(20));
         assert_eq!((transfer.read_bytes, transfer.has_ended), (1100, true), "seed {seed}");
-        assert_eq!(transfer.at(SERVER).read_expedited(flow), Ok(Bytes::from_static(b"first")));
-        assert_eq!(transfer.at(SERVER).read_expedited(flow), Err(ReadError::Unknown), "none can follow");
+        assert_eq!(transfer.ends.at(SERVER).read_expedited(flow), Ok(Bytes::from_static(b"first")));
+        assert_eq!(transfer.ends.at(SERVER).read_expedited(flow), Err(ReadError::Unknown), "none can follow");
     }
 }
 
@@ -246,13 +220,13 @@ fn it_is_sent_where_both_ends_ask_for_it() {
     transfer.expedite(b"next").expect("the one before was taken");
     // Who stops a flow wants none of it, and the flow is not kept for it.
     let flow = transfer.flow;
-    let now = transfer.world.now();
-    transfer.at(SERVER).stop(flow, 1);
-    transfer.at(SERVER).finish(flow);
+    let now = transfer.ends.world.now();
+    transfer.ends.at(SERVER).stop(flow, 1);
+    transfer.ends.at(SERVER).finish(flow);
     transfer.pass(Duration::from_secs(1));
     assert_eq!(transfer.taken.len(), 1);
-    assert_eq!(transfer.at(SERVER).read(now, flow, 1), Err(ReadError::Unknown));
-    assert_eq!(transfer.at(SERVER).flow_priority(flow), None, "the flow is gone");
+    assert_eq!(transfer.ends.at(SERVER).read(now, flow, 1), Err(ReadError::Unknown));
+    assert_eq!(transfer.ends.at(SERVER).flow_priority(flow), None, "the flow is gone");
     assert_eq!(transfer.expedite(b"last"), Err(WriteError::Stopped(1)));
 }
 
@@ -288,9 +262,9 @@ fn a_peer_that_exceeds_what_it_may_is_found_out() {
         transfer.takes = false;
         transfer.say(&[expedited(0, b"once")]);
         (0..100).for_each(|_| transfer.say(core::slice::from_ref(&frame)));
-        held.push(transfer.at(SERVER).memory_bytes());
+        held.push(transfer.ends.at(SERVER).memory_bytes());
         assert_eq!(transfer.told, 1);
-        assert_eq!(transfer.at(SERVER).read_expedited(FlowId(2)), Ok(Bytes::from_static(b"once")));
+        assert_eq!(transfer.ends.at(SERVER).read_expedited(FlowId(2)), Ok(Bytes::from_static(b"once")));
     }
     assert_eq!(held[0], held[1]);
 }
@@ -300,9 +274,9 @@ impl Transfer {
     fn say(&mut self, packets: &[Vec<u8>]) {
         self.flow = FlowId(2);
         for frames in packets {
-            let now = self.world.now();
-            let packet = self.at(CLIENT).packet_of(now, frames).expect("open");
-            self.world.inject(CLIENT, SERVER, packet);
+            let now = self.ends.world.now();
+            let packet = self.ends.at(CLIENT).packet_of(now, frames).expect("open");
+            self.ends.world.inject(CLIENT, SERVER, packet);
             self.pass(Duration::from_millis(50));
         }
     }

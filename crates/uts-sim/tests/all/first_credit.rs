@@ -1,23 +1,16 @@
 //! With what credit a flow begins: that of the flow control that was agreed (flow.md R-24), whoever
 //! begins, and whatever was exchanged before.
 
+use crate::one_client::{CLIENT, OneClient, SERVER, with};
 use bytes::Bytes;
 use core::time::Duration;
-use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions, Read,
-    requirements::Requirements,
-};
+use uts_engine::{ConnectionConfig, Direction, Event, FlowId, FlowOptions, Read, requirements::Requirements};
 use uts_functions::{Function, library};
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
 
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
 const KIB: u64 = 1024;
 
 struct Pair {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
+    ends: OneClient,
     /// What the server has to be read, and whether it reads.
     readable: Vec<FlowId>,
     reads: bool,
@@ -26,32 +19,16 @@ struct Pair {
 
 impl Pair {
     fn new(properties: &[&str]) -> Self {
-        let mut config = ConnectionConfig { send_buffer_bytes: 8 << 20, ..ConnectionConfig::default() };
-        for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
-            config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
-        }
-        let server = EndpointConfig { accept: ConnectionConfig::default(), ..EndpointConfig::default() };
-        let world = WorldConfig { server, seed: 5, ..WorldConfig::default() };
-        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
-        world.limit_steps(20_000_000);
-        world.set_path(uts_path::Target::Both, "rate=50mbit delay=20ms").expect("a valid change");
-        let client = world.connect(CLIENT, config).expect("the connection begins");
-        let handles = [None, Some(client)];
-        let mut pair = Pair { world, handles, readable: Vec::new(), reads: false, read: 0 };
-        pair.pass(Duration::from_secs(2));
-        pair
-    }
-
-    fn at(&mut self, node: NodeId) -> &mut uts_engine::Connection {
-        let handle = self.handles[node].expect("connected");
-        self.world.connection(node, handle).expect("it is open")
+        let config = ConnectionConfig { send_buffer_bytes: 8 << 20, ..ConnectionConfig::default() };
+        let client = with(config, properties, &["uts.adapt=off", "uts.consent=all"]);
+        let ends = OneClient::connected("rate=50mbit delay=20ms", client, ConnectionConfig::default(), 5);
+        Pair { ends, readable: Vec::new(), reads: false, read: 0 }
     }
 
     fn pass(&mut self, duration: Duration) {
-        let until = self.world.now() + duration;
-        while let Some(happening) = self.world.next(until) {
+        let until = self.ends.world.now() + duration;
+        while let Some(happening) = self.ends.next(until) {
             match happening.event {
-                Event::Connected => self.handles[happening.node] = Some(happening.connection),
                 Event::Readable(flow) if happening.node == SERVER => self.readable.push(flow),
                 Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
                 _ => {}
@@ -60,13 +37,12 @@ impl Pair {
                 self.read_all();
             }
         }
-        assert!(!self.world.is_exhausted(), "too many steps");
     }
 
     fn read_all(&mut self) {
-        let now = self.world.now();
+        let now = self.ends.world.now();
         for flow in core::mem::take(&mut self.readable) {
-            while let Ok(Read::Bytes(_, bytes)) = self.at(SERVER).read(now, flow, 1 << 20) {
+            while let Ok(Read::Bytes(_, bytes)) = self.ends.at(SERVER).read(now, flow, 1 << 20) {
                 self.read += bytes.len() as u64;
             }
         }
@@ -74,12 +50,12 @@ impl Pair {
 
     /// How much of a new flow arrives as long as nobody reads, and then, of two megabytes, in all.
     fn first(&mut self, options: FlowOptions) -> (u64, u64) {
-        let flow = self.at(CLIENT).open_flow(options).expect("a flow");
-        let (now, before) = (self.world.now(), self.at(SERVER).stats().data_bytes_received);
+        let flow = self.ends.at(CLIENT).open_flow(options).expect("a flow");
+        let (now, before) = (self.ends.world.now(), self.ends.at(SERVER).stats().data_bytes_received);
         let data = Bytes::from(vec![7; 2 << 20]);
-        assert_eq!(self.at(CLIENT).write(now, flow, data).expect("room"), 2 << 20);
+        assert_eq!(self.ends.at(CLIENT).write(now, flow, data).expect("room"), 2 << 20);
         self.pass(Duration::from_secs(3));
-        let first = self.at(SERVER).stats().data_bytes_received - before;
+        let first = self.ends.at(SERVER).stats().data_bytes_received - before;
         let read = self.read;
         self.reads = true;
         self.read_all();
@@ -92,12 +68,12 @@ impl Pair {
         let (name, parameter, value) = flow_control;
         let mechanism = library::by_name(Function::Flow, name).expect("in the library");
         let choice = mechanism.choice_with(&[(parameter, value)]).expect("in range");
-        let now = self.world.now();
+        let now = self.ends.world.now();
         let profile =
-            self.at(CLIENT).profile(Direction::Out).expect("connected").with(Function::Flow, choice);
-        self.at(CLIENT).request_profile(now, Direction::Out, profile).expect("it is asked for");
+            self.ends.at(CLIENT).profile(Direction::Out).expect("connected").with(Function::Flow, choice);
+        self.ends.at(CLIENT).request_profile(now, Direction::Out, profile).expect("it is asked for");
         self.pass(Duration::from_secs(1));
-        assert_eq!(self.at(CLIENT).profile(Direction::Out), Some(profile));
+        assert_eq!(self.ends.at(CLIENT).profile(Direction::Out), Some(profile));
     }
 }
 

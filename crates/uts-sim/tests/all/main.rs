@@ -24,6 +24,7 @@ mod message_properties;
 mod messages;
 mod migration;
 mod network;
+mod one_client;
 mod outage;
 mod overhead;
 mod packet_size;

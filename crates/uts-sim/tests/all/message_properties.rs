@@ -1,90 +1,58 @@
 //! What messages ask for one by one: how much of them has to arrive undamaged, and which keep their
 //! order. End to end, in virtual time.
 
+use crate::one_client::{CLIENT, OneClient, SERVER, message, with};
 use bytes::Bytes;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions,
-    MessageOptions, Read, Stats,
-};
+use uts_engine::{ConnectionConfig, Direction, Event, FlowId, FlowOptions, MessageOptions, Read, Stats};
 use uts_functions::Function;
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
-
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
-
-/// A message's number stands in front of it.
-fn message(number: u32, len: usize) -> Bytes {
-    let mut data = vec![number as u8; len.max(4)];
-    data[..4].copy_from_slice(&number.to_be_bytes());
-    data.into()
-}
 
 /// A client that sends messages to a server.
 struct Transfer {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
+    ends: OneClient,
     flow: FlowId,
     read: Vec<Read>,
 }
 
 fn config(properties: &[&str]) -> ConnectionConfig {
-    let mut config = ConnectionConfig { send_buffer_bytes: 8 << 20, ..ConnectionConfig::default() };
-    let always = ["uts.adapt=off", "preserveMsgBoundaries=require"];
-    for property in properties.iter().chain(&always) {
-        config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
-    }
-    config
+    let config = ConnectionConfig { send_buffer_bytes: 8 << 20, ..ConnectionConfig::default() };
+    with(config, properties, &["uts.adapt=off", "preserveMsgBoundaries=require"])
 }
 
 impl Transfer {
     /// Agrees on a clean path what the client asks for; then the path is this one.
     fn new(path: &str, client: &[&str], server: &[&str], seed: u64) -> Self {
-        let server = EndpointConfig { accept: config(server), ..EndpointConfig::default() };
-        let world = WorldConfig { server, seed, ..WorldConfig::default() };
-        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
-        world.limit_steps(20_000_000);
-        let client = world.connect(CLIENT, config(client)).expect("the connection begins");
-        let (handles, flow) = ([None, Some(client)], FlowId(0));
-        let mut transfer = Transfer { world, handles, flow, read: Vec::new() };
-        transfer.world.set_path(uts_path::Target::Both, "rate=20mbit delay=20ms").expect("a valid change");
-        transfer.pass(Duration::from_secs(2));
-        transfer.world.set_path(uts_path::Target::Both, path).expect("a valid change");
-        transfer.flow = transfer.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
+        let ends = OneClient::connected("rate=20mbit delay=20ms", config(client), config(server), seed);
+        let mut transfer = Transfer { ends, flow: FlowId(0), read: Vec::new() };
+        transfer.ends.set_path(path);
+        transfer.flow = transfer.ends.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
         transfer
     }
 
-    fn at(&mut self, node: NodeId) -> &mut uts_engine::Connection {
-        let handle = self.handles[node].expect("connected");
-        self.world.connection(node, handle).expect("it is open")
-    }
-
     fn mechanism(&mut self, function: Function) -> &'static str {
-        self.at(CLIENT).profile(Direction::Out).expect("connected").name(function)
+        self.ends.at(CLIENT).profile(Direction::Out).expect("connected").name(function)
     }
 
     fn stats(&mut self) -> [Stats; 2] {
-        [SERVER, CLIENT].map(|node| self.at(node).stats())
+        [SERVER, CLIENT].map(|node| self.ends.at(node).stats())
     }
 
     fn send(&mut self, message: Bytes, options: MessageOptions) {
-        let (now, flow) = (self.world.now(), self.flow);
-        self.at(CLIENT).send_message(now, flow, message, options).expect("room");
+        let (now, flow) = (self.ends.world.now(), self.flow);
+        self.ends.at(CLIENT).send_message(now, flow, message, options).expect("room");
     }
 
     /// Goes on until so many messages were read.
     fn pass_until(&mut self, duration: Duration, messages: usize) {
-        let until = self.world.now() + duration;
+        let until = self.ends.world.now() + duration;
         while self.read.len() < messages
-            && let Some(happening) = self.world.next(until)
+            && let Some(happening) = self.ends.next(until)
         {
             match happening.event {
-                Event::Connected => self.handles[happening.node] = Some(happening.connection),
                 Event::Readable(flow) if happening.node == SERVER => {
-                    let now = self.world.now();
-                    while let Ok(read) = self.at(SERVER).read(now, flow, 1 << 20) {
+                    let now = self.ends.world.now();
+                    while let Ok(read) = self.ends.at(SERVER).read(now, flow, 1 << 20) {
                         self.read.push(read);
                     }
                 }
@@ -92,7 +60,6 @@ impl Transfer {
                 _ => {}
             }
         }
-        assert!(!self.world.is_exhausted(), "too many steps");
     }
 
     fn pass(&mut self, duration: Duration) {
@@ -191,14 +158,14 @@ fn by_key(sequencing: &str, seed: u64) -> Duration {
             let Read::Message(data) = read else { panic!("{read:?}") };
             let number = u32::from_be_bytes([data[0], data[1], data[2], data[3]]);
             assert_eq!(data, &message(number, 1000));
-            late += transfer.world.now().since(sent[number as usize]);
+            late += transfer.ends.world.now().since(sent[number as usize]);
             assert!(last.insert(number % 10, number) < Some(number), "seed {seed}: {number} overtook");
         }
         *seen = transfer.read.len();
     };
     for number in 0..COUNT {
         let options = MessageOptions { key: Some(number % 10), ..MessageOptions::default() };
-        sent.push(transfer.world.now());
+        sent.push(transfer.ends.world.now());
         transfer.send(message(number, 1000), options);
         transfer.pass(Duration::from_millis(40));
         arrive(&transfer, &sent, &mut seen);

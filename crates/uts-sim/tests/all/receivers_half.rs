@@ -1,32 +1,19 @@
 //! Mechanisms with a half at the receiver, mechanisms that judge what is handed over, and
 //! mechanisms that keep the order that messages ask for: what they do end to end, in virtual time.
 
-use bytes::Bytes;
+use crate::one_client::{CLIENT, OneClient, SERVER, message, with};
 use core::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{
-    After, ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions,
-    MessageOptions, Read, Stats, WriteError,
+    After, ConnectionConfig, Direction, Event, FlowId, FlowOptions, MessageOptions, Read, Stats, WriteError,
 };
 use uts_functions::{Function, Time};
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
-
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
-
-/// A message's number stands in front of it.
-fn message(number: u32, len: usize) -> Bytes {
-    let mut data = vec![number as u8; len.max(4)];
-    data[..4].copy_from_slice(&number.to_be_bytes());
-    data.into()
-}
+use uts_sim::NodeId;
 
 /// A client that sends messages to a server.
 struct Transfer {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
+    ends: OneClient,
     flow: FlowId,
     received: Vec<u32>,
     received_bytes: u64,
@@ -36,44 +23,29 @@ struct Transfer {
 
 impl Transfer {
     fn new(path: &str, properties: &[&str], seed: u64) -> Self {
-        let mut config = ConnectionConfig {
+        let config = ConnectionConfig {
             send_buffer_bytes: 64 << 20,
             send_buffer_bytes_max: 64 << 20,
             ..ConnectionConfig::default()
         };
-        for property in
-            properties.iter().chain(&["uts.adapt=off", "uts.consent=all", "preserveMsgBoundaries=require"])
-        {
-            config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
-        }
-        let server = EndpointConfig { accept: config.clone(), ..EndpointConfig::default() };
-        let world = WorldConfig { server, seed, ..WorldConfig::default() };
-        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
-        world.limit_steps(20_000_000);
-        let client = world.connect(CLIENT, config).expect("the connection begins");
+        let always = ["uts.adapt=off", "uts.consent=all", "preserveMsgBoundaries=require"];
+        let config = with(config, properties, &always);
+        let ends = OneClient::connected("rate=20mbit delay=20ms", config.clone(), config, seed);
         let mut transfer = Transfer {
-            world,
-            handles: [None, Some(client)],
+            ends,
             flow: FlowId(0),
             received: Vec::new(),
             received_bytes: 0,
             last_at: Time::ZERO,
             may_write: false,
         };
-        transfer.world.set_path(uts_path::Target::Both, "rate=20mbit delay=20ms").expect("a valid change");
-        transfer.pass(Duration::from_secs(2));
-        transfer.world.set_path(uts_path::Target::Both, path).expect("a valid change");
-        transfer.flow = transfer.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
+        transfer.ends.set_path(path);
+        transfer.flow = transfer.ends.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
         transfer
     }
 
-    fn at(&mut self, node: NodeId) -> &mut uts_engine::Connection {
-        let handle = self.handles[node].expect("connected");
-        self.world.connection(node, handle).expect("it is open")
-    }
-
     fn stats(&mut self, node: NodeId) -> Stats {
-        self.at(node).stats()
+        self.ends.at(node).stats()
     }
 
     fn send(&mut self, numbers: core::ops::Range<u32>, len: usize) {
@@ -87,26 +59,24 @@ impl Transfer {
     }
 
     fn offer_after(&mut self, number: u32, len: usize, after: After) -> Result<(), WriteError> {
-        let (now, flow) = (self.world.now(), self.flow);
+        let (now, flow) = (self.ends.world.now(), self.flow);
         let options = MessageOptions { after, ..MessageOptions::default() };
-        self.at(CLIENT).send_message(now, flow, message(number, len), options)
+        self.ends.at(CLIENT).send_message(now, flow, message(number, len), options)
     }
 
     /// Goes on for so long, or until all these have arrived.
     fn pass_until(&mut self, duration: Duration, messages: usize) {
-        let until = self.world.now() + duration;
+        let until = self.ends.world.now() + duration;
         while self.received.len() < messages
-            && let Some(happening) = self.world.next(until)
+            && let Some(happening) = self.ends.next(until)
         {
             match happening.event {
-                Event::Connected => self.handles[happening.node] = Some(happening.connection),
                 Event::Readable(flow) if happening.node == SERVER => self.read(flow),
                 Event::Writable(_) => self.may_write = true,
                 Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
                 _ => {}
             }
         }
-        assert!(!self.world.is_exhausted(), "too many steps");
     }
 
     fn pass(&mut self, duration: Duration) {
@@ -114,8 +84,8 @@ impl Transfer {
     }
 
     fn read(&mut self, flow: FlowId) {
-        let now = self.world.now();
-        while let Ok(read) = self.at(SERVER).read(now, flow, 1 << 20) {
+        let now = self.ends.world.now();
+        while let Ok(read) = self.ends.at(SERVER).read(now, flow, 1 << 20) {
             let Read::Message(data) = read else { panic!("{read:?}") };
             let number = u32::from_be_bytes([data[0], data[1], data[2], data[3]]);
             assert_eq!(data, message(number, data.len()), "message {number} is damaged");
@@ -127,7 +97,7 @@ impl Transfer {
 
     /// Sends so many messages and says how long it takes until all have arrived.
     fn time_for(&mut self, count: u32, len: usize) -> Duration {
-        let start = self.world.now();
+        let start = self.ends.world.now();
         self.send(0..count, len);
         self.pass_until(Duration::from_secs(600), count as usize);
         let mut all = self.received.clone();
@@ -182,7 +152,7 @@ fn what_waits_is_repeated_by_whoever_comes() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let path = "rate=20mbit delay=20ms loss=0.1 jitter=5ms,reorder buffer=400p";
         let mut transfer = Transfer::new(path, &["uts.profile.retransmission=nak"], seed);
-        let home = transfer.at(CLIENT).profile(Direction::Out).expect("connected");
+        let home = transfer.ends.at(CLIENT).profile(Direction::Out).expect("connected");
         let mut sent = 0;
         for _ in 0..12 {
             let more = rng.random_range(1..40);
@@ -191,9 +161,9 @@ fn what_waits_is_repeated_by_whoever_comes() {
             transfer.pass(Duration::from_millis(rng.random_range(1..150)));
             let name = NAMES[rng.random_range(0..NAMES.len())];
             let profile = home.with_named(Function::Retransmission, name).expect("it exists");
-            let now = transfer.world.now();
+            let now = transfer.ends.world.now();
             // One that is under way already stays so.
-            let _ = transfer.at(CLIENT).request_profile(now, Direction::Out, profile);
+            let _ = transfer.ends.at(CLIENT).request_profile(now, Direction::Out, profile);
         }
         transfer.pass_until(Duration::from_secs(120), sent as usize);
         let mut all = transfer.received.clone();
@@ -251,7 +221,7 @@ fn messages_beyond_the_rate_are_thrown_away() {
 #[test]
 fn messages_beyond_the_rate_wait_and_the_writer_is_told() {
     let mut transfer = policed(2, "rate=20mbit delay=20ms");
-    let start = transfer.world.now();
+    let start = transfer.ends.world.now();
     let mut next = 0;
     let mut refusals = 0;
     while next < 250 {
@@ -267,7 +237,7 @@ fn messages_beyond_the_rate_wait_and_the_writer_is_told() {
             Err(error) => panic!("{error}"),
         }
     }
-    let time = transfer.world.now().since(start);
+    let time = transfer.ends.world.now().since(start);
     // 250 KiB less 51 in advance, at 100,000 bytes a second.
     assert!((2.0..2.2).contains(&time.as_secs_f64()), "{time:?}");
     assert!(refusals <= 200, "told {refusals} times, once for each message would do");
@@ -308,25 +278,25 @@ fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>
     ];
     let mut transfer =
         Transfer::new("rate=20mbit delay=20ms loss=0.05 jitter=2ms,reorder", &properties, seed);
-    let home = transfer.at(CLIENT).profile(Direction::Out).expect("connected");
+    let home = transfer.ends.at(CLIENT).profile(Direction::Out).expect("connected");
     let (mut taken, mut seen, mut sent_at, mut exchanged) = (Duration::ZERO, 0, Vec::new(), 0);
     for picture in 0..100 {
         if exchanges && picture % 10 == 5 {
             let name = ["ordered", "partial-order"][(picture / 10 % 2) as usize];
             let profile = home.with_named(Function::Sequencing, name).expect("it exists");
-            let now = transfer.world.now();
-            let asked = transfer.at(CLIENT).request_profile(now, Direction::Out, profile);
+            let now = transfer.ends.world.now();
+            let asked = transfer.ends.at(CLIENT).request_profile(now, Direction::Out, profile);
             // One may still be under way, where losses hold it up.
             exchanged += u32::from(asked.is_ok());
         }
-        let now = transfer.world.now();
+        let now = transfer.ends.world.now();
         let flow = transfer.flow;
         let mut after = After::NOTHING;
         for part in 0..IN_PICTURE {
-            let from = transfer.at(CLIENT).position(flow).expect("open");
+            let from = transfer.ends.at(CLIENT).position(flow).expect("open");
             transfer.offer_after(picture * IN_PICTURE + part, 700, after).expect("room");
             if part == 0 {
-                let to = transfer.at(CLIENT).position(flow).expect("open");
+                let to = transfer.ends.at(CLIENT).position(flow).expect("open");
                 after = After::Positions { from, to };
             }
             sent_at.push(now);
@@ -334,7 +304,7 @@ fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>
         for _ in 0..20 {
             transfer.pass(Duration::from_micros(500));
             for number in transfer.received.iter().skip(seen) {
-                taken += transfer.world.now().since(sent_at[*number as usize]);
+                taken += transfer.ends.world.now().since(sent_at[*number as usize]);
             }
             seen = transfer.received.len();
         }
@@ -343,10 +313,13 @@ fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>
     while transfer.received.len() < count {
         transfer.pass(Duration::from_millis(1));
         for number in transfer.received.iter().skip(seen) {
-            taken += transfer.world.now().since(sent_at[*number as usize]);
+            taken += transfer.ends.world.now().since(sent_at[*number as usize]);
         }
         seen = transfer.received.len();
-        assert!(transfer.world.now() < Time::from_millis(60_000), "seed {seed}: {seen} of {count} arrived");
+        assert!(
+            transfer.ends.world.now() < Time::from_millis(60_000),
+            "seed {seed}: {seen} of {count} arrived"
+        );
     }
     assert!(!exchanges || exchanged >= 3, "seed {seed}: {exchanged} exchanges");
     (taken / count as u32, transfer.received)
