@@ -156,22 +156,23 @@ impl Endpoint {
     /// The connection that an adaptive packet is for, which is not looked into; `None` for those of
     /// handshakes and of strangers.
     pub fn recipient(&self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
-        if uts_wire::packet::is_long(*datagram.first()?) {
-            return None;
-        }
-        if self.config.cid_bytes == 0 {
-            return self.by_remote.get(&remote).copied();
-        }
-        let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)?;
-        self.by_cid.get(&id).copied()
+        let is_adaptive = datagram.first().is_some_and(|first| !uts_wire::packet::is_long(*first));
+        self.find_short(remote, &self.short_id(datagram).filter(|_| is_adaptive)?)
+    }
+
+    /// The id that an adaptive packet names, if it is whole.
+    fn short_id(&self, datagram: &[u8]) -> Option<ConnectionId> {
+        datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)
+    }
+
+    fn find_short(&self, remote: SocketAddr, id: &ConnectionId) -> Option<ConnectionHandle> {
+        let found = if id.is_empty() { self.by_remote.get(&remote) } else { self.by_cid.get(id) };
+        found.copied()
     }
 
     fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
-        // One without a whole id is nobody's.
-        if self.config.cid_bytes > 0 && datagram.len() < 1 + self.config.cid_bytes {
-            return None;
-        }
-        match self.recipient(remote, datagram) {
+        let id = self.short_id(datagram)?;
+        match self.find_short(remote, &id) {
             Some(handle) => Some(handle),
             None => {
                 self.strangers += 1;
