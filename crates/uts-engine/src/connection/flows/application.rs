@@ -104,32 +104,31 @@ impl Connection {
         self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
     }
 
-    /// Whether anything may be written to a flow.
-    pub(super) fn may_write(&self, id: FlowId) -> Result<(), WriteError> {
+    /// A flow to which something may be written.
+    pub(super) fn writable(&mut self, id: FlowId) -> Result<&mut SendHalf, WriteError> {
         if let Some(reason) = self.close_reason() {
             return Err(WriteError::Closed(reason.clone()));
         }
-        let flow = self.ways.flows.get(id.0).ok_or(WriteError::Unknown)?;
-        if let Some(code) = flow.send.stopped {
+        let send = &mut self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?.send;
+        if let Some(code) = send.stopped {
             return Err(WriteError::Stopped(code));
         }
-        if let Some(why) = &flow.send.refused {
+        if let Some(why) = &send.refused {
             return Err(WriteError::Refused(why.to_string()));
         }
-        if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
+        if send.buffer.is_finished() || send.reset.is_some() {
             return Err(WriteError::Finished);
         }
-        Ok(())
+        Ok(send)
     }
 
     /// How many bytes a flow takes now.
     fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
-        self.may_write(id)?;
         let capacity = self.ways.send_capacity(id.0);
-        let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
-        let room = capacity.saturating_sub(flow.send.buffer.load_bytes());
+        let send = self.writable(id)?;
+        let room = capacity.saturating_sub(send.buffer.load_bytes());
         if room == 0 {
-            flow.send.writer_waits = true;
+            send.writer_waits = true;
             return Err(WriteError::Blocked);
         }
         Ok(room)

@@ -137,18 +137,15 @@ impl Connection {
         id: FlowId,
         messages: &mut impl Queue,
     ) -> Result<usize, WriteError> {
-        self.may_write(id)?;
+        let is_agreed = self.ways.config.requirements.expedited && self.ways.flows.peer_takes_expedited;
+        let send = self.writable(id)?;
         let Some(size) = messages.front().map(<[u8]>::len) else { return Ok(0) };
-        if !(self.ways.config.requirements.expedited && self.ways.flows.peer_takes_expedited) {
+        if !is_agreed {
             return Err(WriteError::NotExpedited);
         }
         if size > MAX_EXPEDITED_BYTES {
             return Err(WriteError::TooLarge { size, max: MAX_EXPEDITED_BYTES });
         }
-        let flows = &mut self.ways.flows;
-        let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
-            return Err(WriteError::Unknown);
-        };
         if send.is_held {
             send.writer_waits = true;
             return Err(WriteError::Blocked);
@@ -163,7 +160,7 @@ impl Connection {
         let number = sent.count;
         sent.count += 1;
         sent.out = Some(Out { message, has_arrived: false, before });
-        flows.signals.insert(Signal::Expedited(id.0, number));
+        self.ways.flows.signals.insert(Signal::Expedited(id.0, number));
         self.after_write(now, id.0, size);
         Ok(1)
     }
