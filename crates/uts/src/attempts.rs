@@ -1,4 +1,5 @@
-//! Attempts to connect: to the addresses of a host at once, and what their ends mean (RFC 8305).
+//! Attempts to connect to a server, and what their ends mean. Its addresses are tried side by side
+//! ([`crate::race`]).
 
 use crate::connection::{Connection, explain, objects_to_key};
 use crate::driver::Host;
@@ -7,10 +8,9 @@ use crate::endpoint::{ConnectError, ConnectOptions};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::known_hosts::KnownHosts;
+use crate::race::{Lost, race};
 use crate::tls::{self, ClientTls, TlsError};
 use crate::trust::{self, Expected, NewHost, NewHostKey, Trust, TrustError};
-use core::future::poll_fn;
-use core::task::Poll;
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -21,10 +21,6 @@ use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig};
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within
 /// this time: what the kernel says is not authenticated, and a server may be starting.
 const UNREACHABLE_PATIENCE: Duration = Duration::from_millis(300);
-
-/// An address that has not answered by then is perhaps of no use: the next is tried beside it (RFC
-/// 8305 section 5).
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A server that is meant: its name, and what is expected of it.
 pub(crate) struct Target<'a> {
@@ -59,11 +55,9 @@ impl Failure {
 }
 
 /// What is said when no address answers: of one its error, of several all.
-fn none_answers(addrs: &[SocketAddr], mut failed: Vec<(SocketAddr, ConnectError)>) -> Failure {
-    let place = |addr: &SocketAddr| addrs.iter().position(|known| known == addr);
-    failed.sort_by_key(|(addr, _)| place(addr));
+fn none_answers(failed: Vec<(SocketAddr, Failure)>) -> Failure {
     let addr = failed.first().map_or(SocketAddr::from(([0; 4], 0)), |(addr, _)| *addr);
-    let mut tried: Vec<ConnectError> = failed.into_iter().map(|(_, error)| error).collect();
+    let mut tried: Vec<ConnectError> = failed.into_iter().map(|(_, failure)| failure.error).collect();
     let error = match (tried.len(), tried.pop()) {
         (1, Some(error)) => error,
         (_, last) => {
@@ -115,35 +109,13 @@ impl Target<'_> {
         expected: &Expected,
         accept_new: bool,
     ) -> Result<Connection, Failure> {
-        let (mut left, mut under_way) = (addrs.iter(), Vec::new());
-        let mut failed: Vec<(SocketAddr, ConnectError)> = Vec::new();
-        loop {
-            let next = left.next();
-            match next {
-                Some(addr) => under_way.push(Box::pin(self.attempt(*addr, expected, accept_new))),
-                None if under_way.is_empty() => return Err(none_answers(addrs, failed)),
-                None => {}
-            }
-            let delay = self.carrier.sleep(ATTEMPT_DELAY);
-            tokio::pin!(delay);
-            let is_last = left.len() == 0;
-            let ended = poll_fn(|cx| {
-                for (index, attempt) in under_way.iter_mut().enumerate() {
-                    if let Poll::Ready(ended) = attempt.as_mut().poll(cx) {
-                        return Poll::Ready(Some((index, ended)));
-                    }
-                }
-                if is_last { Poll::Pending } else { delay.as_mut().poll(cx).map(|()| None) }
-            })
-            .await;
-            let Some((index, ended)) = ended else { continue };
-            drop(under_way.swap_remove(index));
-            match ended {
-                Ok(connection) => return Ok(connection),
-                Err(failure) if failure.found.is_some() || !failure.next_may_answer() => return Err(failure),
-                Err(Failure { addr, error, .. }) => failed.push((addr, error)),
-            }
-        }
+        let attempt = |addr| self.attempt(addr, expected, accept_new);
+        let is_final = |failure: &Failure| failure.found.is_some() || !failure.next_may_answer();
+        let raced = race(addrs, |delay| self.carrier.sleep(delay), attempt, is_final).await;
+        raced.map_err(|lost| match lost {
+            Lost::Final(failure) => failure,
+            Lost::All(failed) => none_answers(failed),
+        })
     }
 
     async fn expected(&self) -> Result<Expected, ConnectError> {
@@ -317,6 +289,7 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
 mod tests {
     use super::*;
     use crate::listener::{Listener, ServerOptions};
+    use crate::race::ATTEMPT_DELAY;
     use std::net::UdpSocket;
     use std::sync::Mutex;
 

@@ -6,6 +6,7 @@ use crate::driver::Host;
 use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
+use crate::race::in_turns;
 use crate::trust::{Trust, TrustError};
 use core::time::Duration;
 use rustls::pki_types::ServerName;
@@ -291,16 +292,7 @@ pub(crate) async fn connect_from(
         let why = "it has no address of a family that this endpoint uses".to_owned();
         return Err(ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary: false });
     }
-    target.connect(&in_turns(addrs)).await
-}
-
-/// The families in turns, the one that the resolver puts first in front (RFC 8305 section 4): where
-/// one of them leads nowhere, only every other attempt is in vain.
-fn in_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    let Some(is_first_v6) = addrs.first().map(SocketAddr::is_ipv6) else { return addrs };
-    let (first, second): (Vec<_>, Vec<_>) = addrs.iter().partition(|addr| addr.is_ipv6() == is_first_v6);
-    let longer = first.len().max(second.len());
-    (0..longer).flat_map(|n| [first.get(n), second.get(n)]).flatten().copied().collect()
+    target.connect(&addrs).await
 }
 
 /// Takes `host:port` or `[v6]:port` apart.
@@ -332,29 +324,13 @@ async fn resolve(
         ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary }
     };
     let found = carrier.resolve(host, port).await.map_err(failed)?;
-    let mut addrs: Vec<SocketAddr> = Vec::new();
-    for addr in found {
-        let fits = from.is_none_or(|shared| shared.local_addr().is_ipv4() == addr.is_ipv4());
-        if fits && !addrs.contains(&addr) {
-            addrs.push(addr);
-        }
-    }
-    Ok(addrs)
+    let fits = |addr: &SocketAddr| from.is_none_or(|shared| shared.local_addr().is_ipv4() == addr.is_ipv4());
+    Ok(in_turns(found.into_iter().filter(fits)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn families_take_turns() {
-        let addr = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        let [a, b, c] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(addr);
-        let [x, y] = ["10.0.0.1:1", "10.0.0.2:1"].map(addr);
-        assert_eq!(in_turns(vec![a, b, c, x, y]), [a, x, b, y, c]);
-        assert_eq!(in_turns(vec![x, y, a]), [x, a, y]);
-        assert_eq!(in_turns(vec![x]), [x]);
-    }
 
     #[test]
     fn several_addresses_are_each_named() {

@@ -60,6 +60,7 @@ mod identity;
 mod instance;
 mod known_hosts;
 mod listener;
+pub mod race;
 mod roaming;
 mod services;
 mod tls;
