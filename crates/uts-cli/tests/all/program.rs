@@ -1,6 +1,6 @@
 //! The program itself, end to end, over UDP on this machine.
 
-use crate::common::{Place, is_dir, pattern};
+use crate::common::{Place, in_own_namespace, is_dir, pattern};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -377,34 +377,6 @@ fn every_line_of_json_is_an_event() {
     }
 }
 
-/// Runs the test `name` again in a mount namespace of its own, where it may mount file systems.
-/// Returns whether this is that run. If the system allows no such namespace, the test is skipped.
-/// It must leave nothing in the folder for temporary files.
-fn in_own_namespace(name: &str) -> bool {
-    const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let unshare = |args: &[&str]| {
-        let mut command = Command::new("unshare");
-        command.arg("-Urm").args(args).env(INSIDE, "1");
-        command
-    };
-    let probe = unshare(&["sh", "-c", "mount -t tmpfs -o size=1m none /tmp"]).output();
-    if !probe.as_ref().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED {name}: no user and mount namespaces here: {probe:?}");
-        return false;
-    }
-    let this = std::env::current_exe().expect("a program").display().to_string();
-    let temporary = tempfile::tempdir().expect("a folder");
-    let mut inside = unshare(&[&this, name, "--exact", "--nocapture"]);
-    let status = inside.env("TMPDIR", temporary.path()).status().expect("it runs");
-    assert!(status.success(), "inside its namespace: {status}");
-    let left = fs::read_dir(temporary.path()).expect("a folder").count();
-    assert_eq!(left, 0, "folders were left behind");
-    false
-}
-
 /// A file system at a folder, unmounted when it is dropped. A folder cannot be removed while
 /// something is mounted there.
 struct Disk(PathBuf);
@@ -433,7 +405,11 @@ fn small_disk(place: &Place, dir: &str, free: u64) -> Disk {
 
 #[test]
 fn a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room() {
-    if !in_own_namespace("a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+    if !in_own_namespace(
+        "-Urm",
+        module_path!(),
+        "a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room",
+    ) {
         return;
     }
     let place = Place::new();
@@ -457,7 +433,11 @@ fn a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room
 
 #[test]
 fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room() {
-    if !in_own_namespace("a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+    if !in_own_namespace(
+        "-Urm",
+        module_path!(),
+        "a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room",
+    ) {
         return;
     }
     let place = Place::new();

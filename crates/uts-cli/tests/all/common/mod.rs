@@ -376,6 +376,39 @@ fn udp_port(process: u32) -> Option<u16> {
     })
 }
 
+/// Runs a test again in a mount namespace of its own, where it may mount file systems, and with
+/// `-Urmn` in a network of its own. Returns whether this is that run. If the system allows no such
+/// namespace, the test is skipped. It must leave nothing in the folder for temporary files.
+pub fn in_own_namespace(flags: &str, module: &str, name: &str) -> bool {
+    const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // The harness names tests without the program.
+    let name = format!("{}::{name}", module.split_once("::").map_or("", |(_, module)| module));
+    let unshare = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.arg(flags).args(args).env(INSIDE, "1");
+        command
+    };
+    let probe = unshare(&["sh", "-c", "mount -t tmpfs -o size=1m none /tmp"]).output();
+    if !probe.as_ref().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED {name}: no such namespaces here: {probe:?}");
+        return false;
+    }
+    let this = std::env::current_exe().expect("a program").display().to_string();
+    let temporary = tempfile::tempdir().expect("a folder");
+    let mut inside = unshare(&[&this, &name, "--exact", "--nocapture"]);
+    let ended = inside.env("TMPDIR", temporary.path()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let has_passed = ended.status.success() && said.contains("1 passed");
+    assert!(has_passed, "inside its namespace: {said}{}", String::from_utf8_lossy(&ended.stderr));
+    print!("{said}");
+    let left = fs::read_dir(temporary.path()).expect("a folder").count();
+    assert_eq!(left, 0, "folders were left behind");
+    false
+}
+
 /// A signal to a process alone.
 pub fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a process");
