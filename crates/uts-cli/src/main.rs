@@ -4,11 +4,13 @@
 mod args;
 mod cmd;
 mod config;
+mod dial;
 mod dictionary;
 mod given;
 mod link;
 mod perf;
 mod pipe;
+mod shares;
 mod stream;
 mod target;
 #[cfg(test)]

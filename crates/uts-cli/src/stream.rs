@@ -2,7 +2,9 @@
 //! the answer to a request, and the copying between a socket and a flow.
 //!
 //! An answer is a byte (0 = it is there, 1 = it is not, 2 = it is not permitted), a byte of length,
-//! and a text: why not, or what the request asks to be told.
+//! and a text: why not, or what the request asks to be told. Behind the text of a 1 may stand a
+//! byte that says of which kind the reason is ([`Kind`]), and the stream ends. Ends that do not
+//! know the byte have stopped reading by then.
 
 use std::fmt;
 use std::io;
@@ -19,32 +21,90 @@ pub const REQUEST_MAX: Duration = Duration::from_secs(20);
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// What was asked for is not there.
-    Absent(String),
+pub struct Refused {
+    /// The reason, for programs.
+    pub kind: Kind,
+    /// The reason, for people.
+    pub why: String,
+}
+
+/// Reasons why a request is refused, as far as programs tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any other, or one that the other end does not say.
+    Other,
     /// Who asks may not have it.
-    Forbidden(String),
+    Forbidden,
+    /// Nobody listens at the port.
+    ConnectionRefused,
+    /// The host has no such name, or there is no way to the host.
+    HostUnreachable,
+    /// There is no way to the network.
+    NetworkUnreachable,
+    /// The host is silent.
+    TimedOut,
+    /// No address of the host is of a family that the end can use.
+    AddressFamily,
+    /// A limit is met.
+    NoRoom,
+}
+
+/// Kinds that are said behind the text of an answer, by their bytes.
+const KINDS: [(Kind, u8); 6] = [
+    (Kind::ConnectionRefused, 1),
+    (Kind::HostUnreachable, 2),
+    (Kind::NetworkUnreachable, 3),
+    (Kind::TimedOut, 4),
+    (Kind::AddressFamily, 5),
+    (Kind::NoRoom, 6),
+];
+
+impl Kind {
+    /// The kind of an error of the system.
+    pub fn of(error: &io::Error) -> Kind {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Kind::ConnectionRefused,
+            io::ErrorKind::HostUnreachable => Kind::HostUnreachable,
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => Kind::NetworkUnreachable,
+            io::ErrorKind::TimedOut => Kind::TimedOut,
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => Kind::AddressFamily,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl Refused {
+    /// A reason that is told to people alone.
+    pub fn absent(why: impl Into<String>) -> Refused {
+        Refused { kind: Kind::Other, why: why.into() }
+    }
+
+    /// Who asks may not have it.
+    pub fn forbidden(why: impl Into<String>) -> Refused {
+        Refused { kind: Kind::Forbidden, why: why.into() }
+    }
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Refused::Absent(why) | Refused::Forbidden(why)) = self;
-        f.write_str(why)
+        f.write_str(&self.why)
     }
 }
 
-/// Answers a request.
+/// Answers a request. Nothing may follow a refusal but the end.
 ///
 /// # Errors
 /// Those of the flow.
 pub async fn answer(send: &mut (impl AsyncWrite + Unpin), result: Result<&str, &Refused>) -> io::Result<()> {
     let (status, text) = match result {
         Ok(text) => (0, text),
-        Err(Refused::Absent(why)) => (1, why.as_str()),
-        Err(Refused::Forbidden(why)) => (2, why.as_str()),
+        Err(Refused { kind: Kind::Forbidden, why }) => (2, why.as_str()),
+        Err(Refused { why, .. }) => (1, why.as_str()),
     };
     let mut answer = vec![status];
     put_text(&mut answer, text, u8::MAX.into());
+    let kind = result.err().and_then(|refused| KINDS.iter().find(|(kind, _)| *kind == refused.kind));
+    answer.extend(kind.map(|(_, byte)| *byte));
     send.write_all(&answer).await?;
     send.flush().await
 }
@@ -58,8 +118,13 @@ pub async fn read_answer(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Resu
     let text = read_text(recv).await?;
     match status {
         0 => Ok(Ok(text)),
-        1 => Ok(Err(Refused::Absent(text))),
-        2 => Ok(Err(Refused::Forbidden(text))),
+        1 => {
+            // An end that says none ends the stream here.
+            let said = recv.read_u8().await.ok();
+            let kind = KINDS.iter().find(|(_, byte)| Some(*byte) == said);
+            Ok(Err(Refused { kind: kind.map_or(Kind::Other, |(kind, _)| *kind), why: text }))
+        }
+        2 => Ok(Err(Refused::forbidden(text))),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("an answer of kind {status}"))),
     }
 }
@@ -223,18 +288,28 @@ mod tests {
         let (mut a, mut b) = tokio::io::duplex(1000);
         answer(&mut a, Ok("8080")).await.unwrap();
         assert_eq!(read_answer(&mut b).await.unwrap(), Ok("8080".to_owned()));
-        for refused in [Refused::Absent("down".into()), Refused::Forbidden("no".into())] {
-            answer(&mut a, Err(&refused)).await.unwrap();
-            assert_eq!(read_answer(&mut b).await.unwrap(), Err(refused));
+        let kinds = KINDS.map(|(kind, _)| kind);
+        for kind in kinds.into_iter().chain([Kind::Forbidden, Kind::Other]) {
+            let refused = Refused { kind, why: "down".to_owned() };
+            let mut said = Vec::new();
+            answer(&mut said, Err(&refused)).await.unwrap();
+            assert_eq!(read_answer(&mut &said[..]).await.unwrap(), Err(refused));
+            // Ends of before know these bytes, and read no further.
+            let status = if kind == Kind::Forbidden { 2 } else { 1 };
+            assert_eq!(said[..6], [status, 4, b'd', b'o', b'w', b'n']);
         }
         let long = "é".repeat(300);
-        answer(&mut a, Err(&Refused::Absent(long.clone()))).await.unwrap();
-        let why = read_answer(&mut b).await.unwrap().unwrap_err().to_string();
+        let mut said = Vec::new();
+        answer(&mut said, Err(&Refused::absent(long.clone()))).await.unwrap();
+        let why = read_answer(&mut &said[..]).await.unwrap().unwrap_err().to_string();
         assert!(why.len() <= 255 && long.starts_with(&why), "{why}");
         let error = read_answer(&mut &[7, 0][..]).await.unwrap_err();
         assert!(error.to_string().contains("kind 7"), "{error}");
         let error = read_answer(&mut &[0, 2, 0xff, 0xff][..]).await.unwrap_err();
         assert!(error.to_string().contains("UTF-8"), "{error}");
+        // A kind that is not known here.
+        let refused = read_answer(&mut &[1, 1, b'x', 200][..]).await.unwrap();
+        assert_eq!(refused, Err(Refused::absent("x")));
     }
 
     #[test]

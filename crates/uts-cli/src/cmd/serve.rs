@@ -6,9 +6,11 @@ mod listen;
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
+use crate::dial::Budgets;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
 use crate::pipe::{self, Permitted};
+use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
@@ -67,9 +69,10 @@ pub(crate) async fn serve<T: Transport>(
         return Err(Failure::Usage(why.into()));
     }
     let offer = offer(args)?;
-    if offer.find(tunnel::SERVICE).is_ok() {
+    if offer.find(tunnel::SERVICE).is_ok() || offer.find(pipe::SERVICE).is_ok() {
         tunnel::make_room_for_sockets();
     }
+    let budgets = Arc::new(Budgets::new(true));
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
     let found = look(args).await?;
     ui.start(&Start {
@@ -92,7 +95,7 @@ pub(crate) async fn serve<T: Transport>(
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
-                    clients.spawn(serve_client(offer.clone(), link, ui.clone(), stopping.clone()));
+                    clients.spawn(serve_client(offer.clone(), budgets.clone(), link, ui.clone(), stopping.clone()));
                 }
                 Some(Err(why)) => ui.connection("refused", "a client", &why),
                 None => break Err(Failure::Failed("the socket was closed".into())),
@@ -149,7 +152,13 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     Ok(offer)
 }
 
-async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
+async fn serve_client<L: Link>(
+    offer: Offer,
+    budgets: Arc<Budgets>,
+    link: L,
+    ui: Arc<dyn Ui>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let (address, fingerprint) = link.peer();
     let offered = match offer.find(&link.service()) {
         Ok(offered) => offered,
@@ -167,6 +176,8 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
+    // Clients with keys are told apart by them, others by where they are.
+    let budget = budgets.of(fingerprint.as_deref().unwrap_or_else(|| host(&address)));
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     // Of this transport, whose flows may be of messages, or have properties of their own.
     let connection = || link.connection().ok_or_else(|| "this transport carries none of it".to_owned());
@@ -176,9 +187,14 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
             Offered::Files(files) => {
                 files.serve(&*flows, client, meter.clone()).await.map_err(|e| e.to_string())
             }
-            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows).await.map_err(words),
+            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows, budget).await.map_err(words),
             Offered::Tunnels(permits, places) => {
-                let exit = exit(connection()?, permits.clone(), places.clone(), ui.clone(), &address);
+                let judge = Judge::Server(permits.clone(), places.clone(), connection()?.peer_fingerprint());
+                let client = address.clone();
+                let ui = ui.clone();
+                let say = move |line: &str| ui.notice(Some(&client), "tunnel", line);
+                let teller = tunnel::Teller::new(tunnel::TOLD_MAX, say);
+                let exit = Exit::new(connection()?, judge, Arc::default(), teller, budget);
                 exit.serve().await.map_err(words)
             }
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &*ui, &address).await,
@@ -196,20 +212,6 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
-}
-
-/// The end of a tunnel.
-fn exit(
-    connection: uts::Connection,
-    permits: Arc<Permits>,
-    places: Arc<Places>,
-    ui: Arc<dyn Ui>,
-    address: &str,
-) -> Arc<tunnel::exit::Exit> {
-    let judge = tunnel::exit::Judge::Server(permits, places, connection.peer_fingerprint());
-    let client = address.to_owned();
-    let teller = tunnel::Teller::new(tunnel::TOLD_MAX, move |line| ui.notice(Some(&client), "tunnel", line));
-    tunnel::exit::Exit::new(connection, judge, Arc::default(), teller)
 }
 
 /// Measures for a client, and tells what came of it.

@@ -4,7 +4,9 @@ use super::patience::Patience;
 use super::{Failure, interrupted, properties, reach};
 use crate::args::TunnelArgs;
 use crate::config::Config;
+use crate::dial::Budgets;
 use crate::link::{Broken, ConnectOptions, Link, Transport};
+use crate::shares::Shares;
 use crate::stream;
 use crate::target::Host;
 use crate::tunnel::control::{Board, Control};
@@ -20,7 +22,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
@@ -96,6 +98,7 @@ struct Run<'a, T: Transport> {
     /// What is asked of the forwards of the server, in their order.
     remote: Vec<Arc<Wants>>,
     teller: Arc<Teller>,
+    budgets: Budgets,
     /// The connection now.
     link: Mutex<Option<T::Link>>,
     /// What listens here, as long as the tunnel runs.
@@ -115,9 +118,9 @@ impl<'a, T: Transport> Run<'a, T> {
         let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
         let (now, connections) = watch::channel(None);
         let live = Arc::new(Live::default());
-        let room = Arc::new(Semaphore::new(tunnel::CONNECTIONS_MAX));
+        let (room, budgets) = (Shares::new(tunnel::CONNECTIONS_MAX, false, ""), Budgets::new(false));
         let mut listening = JoinSet::new();
-        let mut forwards = Vec::new();
+        let (mut forwards, mut sockets) = (Vec::new(), Vec::new());
         for forward in args.local.iter().chain(&args.dynamic) {
             let addresses = addresses_to_listen(&forward.bind).map_err(Failure::Failed)?;
             let socket = Socket::bind(forward.protocol, &addresses).await.map_err(Failure::Failed)?;
@@ -134,8 +137,13 @@ impl<'a, T: Transport> Run<'a, T> {
                 lines::tell(format_args!("{name} leads to {to} by {host}"));
             }
             forwards.push((name.clone(), to.clone(), wants.clone()));
-            let (room, live, teller) = (room.clone(), live.clone(), teller.clone());
-            let entry = Arc::new(Entry { name, asked, to, wants, room, live, teller });
+            let (room, budget) = (room.join(&name), budgets.of(&name));
+            let (live, teller) = (live.clone(), teller.clone());
+            let entry = Arc::new(Entry { name, asked, to, wants, room, budget, live, teller });
+            sockets.push((socket, entry));
+        }
+        // Not before each has its share.
+        for (socket, entry) in sockets {
             listening.spawn(socket.serve(entry, connections.clone()));
         }
         let mut remote = Vec::new();
@@ -150,7 +158,8 @@ impl<'a, T: Transport> Run<'a, T> {
             listening.spawn(control.serve(board.clone()));
         }
         let link = Mutex::default();
-        Ok(Run { transport, args, host, options, board, now, remote, teller, link, _listening: listening })
+        let _listening = listening;
+        Ok(Run { transport, args, host, options, board, now, remote, teller, budgets, link, _listening })
     }
 
     /// Keeps a connection to the server for as long as there is patience.
@@ -215,7 +224,8 @@ impl<'a, T: Transport> Run<'a, T> {
             wants: wants.clone(),
         });
         let judge = Judge::Client(goals.collect());
-        let exit = Exit::new(connection.clone(), judge, self.board.live.clone(), self.teller.clone());
+        let (live, teller) = (self.board.live.clone(), self.teller.clone());
+        let exit = Exit::new(connection.clone(), judge, live, teller, self.budgets.of("the server"));
         tasks.spawn(async move { drop(exit.serve().await) });
         for (number, forward) in self.args.remote.iter().enumerate() {
             let asked = Asked::Listen(forward.protocol, number as u16, forward.bind.clone());

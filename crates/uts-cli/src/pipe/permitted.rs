@@ -66,13 +66,15 @@ impl Permitted {
         self.0.is_empty()
     }
 
-    /// Where a service is.
+    /// The host, without brackets, and the port at which a service is.
     ///
     /// # Errors
     /// What the client is told: there is none of that name.
-    pub fn address(&self, name: &str) -> Result<&str, String> {
+    pub fn address(&self, name: &str) -> Result<(&str, u16), String> {
+        let place = self.0.get(name).and_then(|place| place.rsplit_once(':'));
+        let place = place.and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)));
         // Which there are is not for everybody to know.
-        self.0.get(name).map(String::as_str).ok_or_else(|| format!("no service `{name}` here"))
+        place.ok_or_else(|| format!("no service `{name}` here"))
     }
 }
 
@@ -112,11 +114,12 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_there() {
-        let services = ["ssh=22", "git=127.0.0.1:9418"].map(|text| text.parse().unwrap());
+        let services = ["ssh=22", "git=127.0.0.1:9418", "six=[::1]:80"].map(|text| text.parse().unwrap());
         let permitted = Permitted::new(&services).unwrap();
-        assert_eq!(permitted.address("ssh"), Ok("127.0.0.1:22"));
+        assert_eq!(permitted.address("ssh"), Ok(("127.0.0.1", 22)));
+        assert_eq!(permitted.address("six"), Ok(("::1", 80)));
         assert_eq!(permitted.address("127.0.0.1:22"), Err("no service `127.0.0.1:22` here".into()));
-        assert_eq!(permitted.to_string(), "git (127.0.0.1:9418), ssh (127.0.0.1:22)");
+        assert_eq!(permitted.to_string(), "git (127.0.0.1:9418), six ([::1]:80), ssh (127.0.0.1:22)");
         let twice = ["ssh=22", "ssh=23"].map(|text| text.parse().unwrap());
         assert!(Permitted::new(&twice).unwrap_err().contains("both"));
         assert!(Permitted::default().is_empty());

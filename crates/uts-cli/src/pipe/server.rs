@@ -1,7 +1,9 @@
 //! The server's half: each flow of a client is connected to the service that it asks for.
 
 use super::{Permitted, read_request};
-use crate::stream::{REQUEST_MAX, Refused, answer, at_once, join};
+use crate::dial::{self, Budget};
+use crate::shares::Taken;
+use crate::stream::{Kind, REQUEST_MAX, Refused, answer, at_once, join};
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -18,17 +20,17 @@ const STREAMS_MAX: usize = 100;
 ///
 /// # Errors
 /// Why the connection has ended, if not by the client's wish.
-pub async fn serve<F: Flows>(permitted: Arc<Permitted>, flows: &F) -> io::Result<()> {
+pub async fn serve<F: Flows>(permitted: Arc<Permitted>, flows: &F, budget: Budget) -> io::Result<()> {
     let (mut streams, room) = (JoinSet::new(), Arc::new(Semaphore::new(STREAMS_MAX)));
     loop {
         tokio::select! {
             flow = flows.accept() => {
                 let Some((send, recv)) = flow? else { return Ok(()) };
-                let (permitted, room) = (permitted.clone(), room.clone());
+                let (permitted, room, budget) = (permitted.clone(), room.clone(), budget.clone());
                 streams.spawn(async move {
                     let place = room.try_acquire();
                     // What goes wrong in a stream its client is told by the stream.
-                    let _ = serve_stream::<F>(&permitted, send, recv, place.is_ok()).await;
+                    let _ = serve_stream::<F>(&permitted, send, recv, place.is_ok(), &budget).await;
                 });
             }
             Some(_) = streams.join_next(), if !streams.is_empty() => {}
@@ -41,20 +43,24 @@ async fn serve_stream<F: Flows>(
     mut send: F::Send,
     mut recv: F::Recv,
     has_room: bool,
+    budget: &Budget,
 ) -> io::Result<()> {
     let asked = match timeout(REQUEST_MAX, read_request(&mut recv)).await {
         Ok(asked) => asked,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     };
     let service = match asked {
-        Ok(_) if !has_room => Err(format!("{STREAMS_MAX} streams are open, which is the most for a client")),
-        Ok(name) => connect(permitted, &name).await,
-        Err(error) => Err(error.to_string()),
+        Ok(_) if !has_room => {
+            let why = format!("{STREAMS_MAX} streams are open, which is the most for a client");
+            Err(Refused { kind: Kind::NoRoom, why })
+        }
+        Ok(name) => connect(permitted, &name, budget).await,
+        Err(error) => Err(Refused::absent(error.to_string())),
     };
-    let service = match service {
+    let (service, _socket) = match service {
         Ok(service) => service,
-        Err(why) => {
-            answer(&mut send, Err(&Refused::Absent(why))).await?;
+        Err(refused) => {
+            answer(&mut send, Err(&refused)).await?;
             return send.shutdown().await;
         }
     };
@@ -63,11 +69,15 @@ async fn serve_stream<F: Flows>(
 }
 
 /// Connects to a service. An error is for the client.
-async fn connect(permitted: &Permitted, name: &str) -> Result<TcpStream, String> {
-    let address = permitted.address(name)?;
-    let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
-    connected
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        // Where it is, is not for the client to know.
-        .map_err(|error| format!("the service `{name}` does not answer: {}", error.kind()))
+async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(TcpStream, Taken), Refused> {
+    let (host, port) = permitted.address(name).map_err(Refused::absent)?;
+    let socket = budget.socket().map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() })?;
+    // Where it is, is not for the client to know.
+    let silent = |kind, why| Refused { kind, why: format!("the service `{name}` does not answer: {why}") };
+    let found = budget.look_up(host, port).await.map_err(|error| {
+        let late = if error.kind() == io::ErrorKind::TimedOut { " in time" } else { "" };
+        silent(Kind::HostUnreachable, format!("its host is not found{late}"))
+    })?;
+    let connected = dial::connect(&found).await;
+    connected.map(|service| (service, socket)).map_err(|(kind, why)| silent(kind, why))
 }

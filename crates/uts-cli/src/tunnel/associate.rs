@@ -3,9 +3,12 @@
 //! of a `udp/` forward has. What comes back from there has the same header.
 //!
 //! An association ends with the connection by which it was asked for. Its places are bounded as the
-//! senders of a forward are. Its datagrams come from one address and port of the program's host.
+//! senders of a forward are. Its datagrams come from one port of the program's host: from the one
+//! that the program has named (RFC 1928 section 6), or from the first that sends. Many programs
+//! name the place that they will send to instead, so that nothing ever comes from there.
 
 use super::Connections;
+use super::addressed::{Addressed, Origin};
 use super::datagrams::{DATAGRAM_BYTES_MAX, Leading, Local, Senders, enter};
 use super::entry::Entry;
 use super::forward::{Place, Protocol};
@@ -15,7 +18,8 @@ use crate::stream::Refused;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
+use uts_end::output::words;
 
 /// Carries the datagrams of a program, which has connected to `at` from `from`, and says that it
 /// will send from `port`, or nothing of that (0).
@@ -30,21 +34,21 @@ pub async fn carry(
     connections: Connections,
 ) -> Result<(), String> {
     let bound = async {
-        let socket = UdpSocket::bind(SocketAddr::new(at.ip(), 0)).await?;
+        let socket = Addressed::bind(SocketAddr::new(at.ip().to_canonical(), 0)).await?;
         socket.local_addr().map(|address| (socket, address))
     };
     let (socket, address) = match bound.await {
         Ok(bound) => bound,
         Err(error) => {
-            let why = format!("no port for datagrams: {}", error.kind());
-            waiting.refused(&Refused::Absent(why.clone())).await;
+            let why = format!("no port for datagrams: {}", words(&error));
+            waiting.refused(&Refused::absent(why.clone())).await;
             return Err(why);
         }
     };
     let held = waiting.granted(address).await?;
-    let program = (port > 0).then(|| SocketAddr::new(from.ip(), port));
+    let host = from.ip().to_canonical();
     tokio::select! {
-        () = relay(entry, Arc::new(socket), from, program, connections) => {}
+        () = relay(entry, Arc::new(socket), SocketAddr::new(host, port), connections) => {}
         () = until_closed(held) => {}
     }
     Ok(())
@@ -56,19 +60,16 @@ async fn until_closed(mut held: TcpStream) {
     let _ = tokio::io::copy(&mut held, &mut tokio::io::sink()).await;
 }
 
-async fn relay(
-    entry: &Arc<Entry>,
-    socket: Arc<UdpSocket>,
-    asked_from: SocketAddr,
-    mut program: Option<SocketAddr>,
-    connections: Connections,
-) {
+async fn relay(entry: &Arc<Entry>, socket: Arc<Addressed>, named: SocketAddr, connections: Connections) {
     let mut senders = Senders::new();
+    let mut program: Option<Origin> = None;
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let (bytes, from) = senders.receive(&socket, &mut datagram).await;
-        // Anybody may send to the port. What the program sends from first is what it sends from.
-        if from.ip() != asked_from.ip() || program.is_some_and(|program| program != from) {
+        // Anybody may send to the port. What the program sends from first is what it sends from,
+        // unless it comes from where it has said.
+        let is_program = program.is_none_or(|program| program == from) || from.from == named;
+        if from.from.ip() != named.ip() || !is_program {
             continue;
         }
         let (place, head, datagram) = match read(&datagram[..bytes]).await {
@@ -79,12 +80,13 @@ async fn relay(
             }
         };
         program = Some(from);
-        senders.take(head.clone(), datagram, |arrivals| {
+        senders.take((from, head.clone()), datagram, |arrivals| {
             let local = Local::Shared { socket: socket.clone(), to: from, head, arrivals };
             let (entry, connections) = (entry.clone(), connections.clone());
             async move {
                 let to = format!("{}{place}", Protocol::Udp.prefix());
-                let leading = Leading { asked: Asked::Connect(Protocol::Udp, place), from, to };
+                let asked = Asked::Connect(Protocol::Udp, place);
+                let leading = Leading { asked, from: from.from, to };
                 if let Err(why) = enter(&entry, leading, local, connections).await {
                     entry.teller.tell(&entry.name, &why);
                 }

@@ -5,13 +5,15 @@
 //! with ([`super::wire`]) and then the first datagram follow; [`REFUSED`], and the reason why the
 //! other end does not carry on follows. Messages may overtake each other.
 
+use super::addressed::{Addressed, Origin};
 use super::entry::{Entry, current};
 use super::exit::{Exit, Way};
 use super::forward::Protocol;
 use super::live::Entered;
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller};
-use crate::stream::{REQUEST_MAX, Refused};
+use crate::dial;
+use crate::stream::{Kind, REQUEST_MAX, Refused};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::io;
@@ -108,13 +110,13 @@ impl<K: Ord + Clone + Send + 'static> Senders<K> {
         let _ = sender.datagrams.try_send(datagram);
     }
 
-    /// Waits for the next datagram at a socket: how many bytes it has, and from where it is.
+    /// Waits for the next datagram at a socket: how many bytes it has, and who has sent it.
     /// Meanwhile flows that end are forgotten.
-    pub async fn receive(&mut self, socket: &UdpSocket, datagram: &mut [u8]) -> (usize, SocketAddr) {
+    pub async fn receive(&mut self, socket: &Addressed, datagram: &mut [u8]) -> (usize, Origin) {
         loop {
             tokio::select! {
                 // That somebody is gone, to whom was sent: whoever else sends is here.
-                received = socket.recv_from(datagram) => if let Ok(received) = received {
+                received = socket.receive(datagram) => if let Ok(received) = received {
                     return received;
                 },
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
@@ -129,7 +131,7 @@ impl<K: Ord + Clone + Send + 'static> Senders<K> {
 }
 
 /// Carries what arrives at a socket, until it is given up.
-pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connections) {
+pub async fn arrive(socket: Addressed, entry: Arc<Entry>, connections: Connections) {
     let socket = Arc::new(socket);
     let mut senders = Senders::new();
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
@@ -142,6 +144,7 @@ pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connectio
             async move {
                 let Some(asked) = entry.asked.clone() else { return };
                 let to = entry.to.clone();
+                let from = from.from;
                 if let Err(why) = enter(&entry, Leading { asked, from, to }, local, connections).await {
                     entry.teller.tell(&entry.name, &why);
                 }
@@ -167,8 +170,10 @@ pub async fn enter(
     mut local: Local,
     connections: Connections,
 ) -> Result<(), String> {
-    let Ok(_room) = entry.room.try_acquire() else {
-        return Err("there is no room for more connections".to_owned());
+    let _room = match entry.room.take() {
+        Ok(room) => room,
+        Err(full) if full.is_news => return Err(full.to_string()),
+        Err(_) => return Ok(()),
     };
     let Leading { asked, from, to } = leading;
     let Some(first) = local.next(&mut Vec::new()).await else { return Ok(()) };
@@ -194,8 +199,8 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
     let prepared = async {
         let room = exit.room()?;
         let way = exit.way(&opening.asked, opening.properties).await?;
-        let asking = way.wants.options(exit.connection(), Protocol::Udp).map_err(Refused::Absent)?;
-        let socket = connect(&way).await.inspect_err(|refused| exit.tell(&way.name, refused))?;
+        let asking = way.wants.options(exit.connection(), Protocol::Udp).map_err(Refused::absent)?;
+        let socket = Far::reach(&way).await.inspect_err(|refused| exit.tell(&way.name, refused))?;
         Ok::<_, Refused>((room, way, asking, socket))
     };
     let (_room, way, asking, socket) = match prepared.await {
@@ -211,7 +216,7 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
     };
     asking.apply(&send).map_err(io::Error::other)?;
     let entered = exit.live().enter([way.name, way.from, way.to], exit.connection(), send.id());
-    let local = Local::Own(socket);
+    let mut local = Local::Own(socket);
     for datagram in early {
         entered.carried().received.fetch_add(datagram.len() as u64, Relaxed);
         local.put(&datagram).await;
@@ -238,9 +243,79 @@ async fn begin(recv: &mut RecvFlow, first: Bytes) -> io::Result<(Opening, Vec<By
     }
 }
 
-async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
-    let mut why = io::ErrorKind::AddrNotAvailable;
-    for address in &way.addresses {
+/// A place that datagrams go to: the first of its addresses, until that is known to be of no use.
+pub struct Far {
+    socket: UdpSocket,
+    /// Addresses that are not tried yet, the next one last.
+    others: Vec<SocketAddr>,
+    /// What was sent last, as long as nothing has come back and there are other addresses.
+    last: Option<Bytes>,
+}
+
+impl Far {
+    /// At the first of these addresses to which there is a way.
+    async fn reach(way: &Way) -> Result<Far, Refused> {
+        let mut others: Vec<SocketAddr> = way.addresses.iter().rev().copied().collect();
+        let socket = next_socket(&mut others).await.map_err(|failed| {
+            let (kind, why) = dial::summary(&failed);
+            Refused { kind, why: format!("{} cannot be reached: {why}", way.to) }
+        })?;
+        Ok(Far { socket, others, last: None })
+    }
+
+    /// Sends a datagram. What cannot be sent is lost, as datagrams are.
+    async fn put(&mut self, datagram: &[u8]) {
+        if !self.others.is_empty() {
+            self.last = Some(Bytes::copy_from_slice(datagram));
+        }
+        let sent = self.socket.send(datagram).await;
+        if sent.is_err_and(|error| is_of_no_use(&error)) && !self.go_on().await {
+            // The error was about an earlier one: it is this one's turn all the same.
+            let _ = self.socket.send(datagram).await;
+        }
+    }
+
+    /// Goes on to the next address, if there is one, with what was sent last.
+    async fn go_on(&mut self) -> bool {
+        let Ok(socket) = next_socket(&mut self.others).await else { return false };
+        self.socket = socket;
+        let last = if self.others.is_empty() { self.last.take() } else { self.last.clone() };
+        if let Some(last) = last {
+            let _ = self.socket.send(&last).await;
+        }
+        true
+    }
+
+    /// The next datagram. Where nobody listens (ICMP says so), and nothing has ever come, the next
+    /// address is sent the last datagram again: a name may lead to two families, and its service be
+    /// there for one. Silence says nothing: many protocols never answer.
+    async fn next(&mut self, space: &mut Vec<u8>) -> Option<Bytes> {
+        space.resize(DATAGRAM_BYTES_MAX, 0);
+        loop {
+            match self.socket.recv(space).await {
+                Ok(bytes) => {
+                    (self.others, self.last) = (Vec::new(), None);
+                    return Some(Bytes::copy_from_slice(space.get(..bytes)?));
+                }
+                Err(error) if is_of_no_use(&error) => drop(self.go_on().await),
+                // UDP goes on.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Whether nobody is at an address, as far as the system knows.
+fn is_of_no_use(error: &io::Error) -> bool {
+    use Kind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(Kind::of(error), ConnectionRefused | HostUnreachable | NetworkUnreachable)
+}
+
+/// A socket to the last of these addresses to which there is a way; it and those behind it are
+/// taken.
+async fn next_socket(addresses: &mut Vec<SocketAddr>) -> Result<UdpSocket, Vec<io::Error>> {
+    let mut failed = Vec::new();
+    while let Some(address) = addresses.pop() {
         let any: SocketAddr = if address.is_ipv4() {
             (Ipv4Addr::UNSPECIFIED, 0).into()
         } else {
@@ -252,10 +327,10 @@ async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
         };
         match connected.await {
             Ok(socket) => return Ok(socket),
-            Err(error) => why = error.kind(),
+            Err(error) => failed.push(error),
         }
     }
-    Err(Refused::Absent(format!("{} cannot be reached: {why}", way.to)))
+    Err(failed)
 }
 
 /// Where datagrams come from and go to, beside the flow.
@@ -263,16 +338,16 @@ pub enum Local {
     /// Of one sender, by a socket that others send to as well.
     Shared {
         /// The socket.
-        socket: Arc<UdpSocket>,
+        socket: Arc<Addressed>,
         /// The sender.
-        to: SocketAddr,
+        to: Origin,
         /// What each datagram to it begins with.
         head: Bytes,
         /// What it has sent.
         arrivals: mpsc::Receiver<Bytes>,
     },
     /// By a socket that knows only its peer.
-    Own(UdpSocket),
+    Own(Far),
 }
 
 impl Local {
@@ -281,24 +356,19 @@ impl Local {
     async fn next(&mut self, space: &mut Vec<u8>) -> Option<Bytes> {
         match self {
             Local::Shared { arrivals, .. } => arrivals.recv().await,
-            Local::Own(socket) => {
-                space.resize(DATAGRAM_BYTES_MAX, 0);
-                loop {
-                    // An error says that an earlier one has met nobody: UDP goes on.
-                    if let Ok(bytes) = socket.recv(space).await {
-                        return Some(Bytes::copy_from_slice(space.get(..bytes)?));
-                    }
-                }
-            }
+            Local::Own(far) => far.next(space).await,
         }
     }
 
     /// What cannot be sent is lost, as datagrams are.
-    async fn put(&self, datagram: &[u8]) {
+    async fn put(&mut self, datagram: &[u8]) {
         let _ = match self {
-            Local::Shared { socket, to, head, .. } if head.is_empty() => socket.send_to(datagram, *to).await,
-            Local::Shared { socket, to, head, .. } => socket.send_to(&[head, datagram].concat(), *to).await,
-            Local::Own(socket) => socket.send(datagram).await,
+            Local::Shared { socket, to, head, .. } if head.is_empty() => socket.answer(datagram, *to).await,
+            Local::Shared { socket, to, head, .. } => socket.answer(&[head, datagram].concat(), *to).await,
+            Local::Own(far) => {
+                far.put(datagram).await;
+                Ok(())
+            }
         };
     }
 }

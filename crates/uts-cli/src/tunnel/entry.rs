@@ -1,22 +1,27 @@
 //! The end at which connections arrive: each is given a flow, and the other end connects it
 //! further.
 
+use super::addressed::Addressed;
 use super::forward::Protocol;
 use super::live::Live;
 use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller, Wants, associate, datagrams};
-use crate::stream::{self, Refused};
+use crate::dial::Budget;
+use crate::shares::{Full, Member};
+use crate::stream::{self, Kind, Refused};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use uts::{Connection, RecvFlow, SendFlow};
+use uts_end::output::words;
 
 /// How long who has connected waits while there is no connection to the other end, and then for the
 /// answer of the other end.
@@ -24,6 +29,9 @@ pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// After a connection could not be accepted, mostly for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Programs that may have connected to one place and not yet said where to (SOCKS5).
+const HALF_MADE_MAX: usize = 256;
 
 /// A place at which connections arrive.
 pub struct Entry {
@@ -35,8 +43,10 @@ pub struct Entry {
     pub to: String,
     /// What is asked of its flows.
     pub wants: Arc<Wants>,
-    /// For as many connections there is room.
-    pub room: Arc<Semaphore>,
+    /// Its share of the connections that are carried.
+    pub room: Member,
+    /// What it may take of this process.
+    pub budget: Budget,
     /// What is carried.
     pub live: Arc<Live>,
     /// Whom to tell what goes wrong.
@@ -48,7 +58,7 @@ pub enum Socket {
     /// Connections arrive.
     Tcp(TcpListener),
     /// Datagrams arrive.
-    Udp(UdpSocket),
+    Udp(Addressed),
 }
 
 impl Socket {
@@ -61,13 +71,13 @@ impl Socket {
         for address in addresses {
             let bound = match protocol {
                 Protocol::Tcp => TcpListener::bind(address).await.map(Socket::Tcp),
-                Protocol::Udp => UdpSocket::bind(address).await.map(Socket::Udp),
+                Protocol::Udp => Addressed::bind(*address).await.map(Socket::Udp),
             };
             match bound {
                 Ok(socket) => return Ok(socket),
                 // The error itself says nothing of where.
                 Err(error) => {
-                    why = format!("cannot listen at {}{address}: {}", protocol.prefix(), error.kind());
+                    why = format!("cannot listen at {}{address}: {}", protocol.prefix(), words(&error));
                 }
             }
         }
@@ -95,13 +105,8 @@ impl Socket {
 }
 
 async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connections) {
-    let mut streams = JoinSet::new();
+    let (mut streams, mut half_made) = (JoinSet::new(), HalfMade::default());
     loop {
-        // Who finds no room waits in the listener's queue.
-        let room = tokio::select! {
-            room = entry.room.clone().acquire_owned() => room,
-            Some(_) = streams.join_next(), if !streams.is_empty() => continue,
-        };
         let accepted = loop {
             tokio::select! {
                 accepted = listener.accept() => break accepted,
@@ -111,18 +116,47 @@ async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connectio
         let (socket, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                entry.teller.tell(&entry.name, &format!("cannot accept a connection: {}", error.kind()));
+                entry.teller.tell(&entry.name, &format!("cannot accept a connection: {}", words(&error)));
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        let (entry, connections) = (entry.clone(), connections.clone());
-        streams.spawn(async move {
-            let _room = room;
-            if let Err(why) = entry.carry(socket, from, connections).await {
-                entry.teller.tell(&entry.name, &why);
+        let file = match entry.budget.socket() {
+            Ok(file) => file,
+            Err(full) => {
+                entry.tell_full(&full);
+                stream::reset(socket);
+                continue;
+            }
+        };
+        let (carried, connections) = (entry.clone(), connections.clone());
+        let is_made = Arc::new(AtomicBool::new(false));
+        let made = is_made.clone();
+        let stream = streams.spawn(async move {
+            let _file = file;
+            if let Err(why) = carried.carry(socket, from, connections, &made).await {
+                carried.teller.tell(&carried.name, &why);
             }
         });
+        if entry.asked.is_none() && half_made.add(stream, is_made) {
+            let line =
+                format!("{HALF_MADE_MAX} programs have connected and said nothing: the first are closed");
+            entry.teller.tell(&entry.name, &line);
+        }
+    }
+}
+
+/// Programs that have connected and not yet said where to. The oldest makes room for the newest.
+#[derive(Default)]
+struct HalfMade(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl HalfMade {
+    /// One more; says whether another has made room.
+    fn add(&mut self, stream: AbortHandle, is_made: Arc<AtomicBool>) -> bool {
+        self.0.retain(|(stream, is_made)| !(stream.is_finished() || is_made.load(Relaxed)));
+        self.0.push_back((stream, is_made));
+        let oldest = if self.0.len() > HALF_MADE_MAX { self.0.pop_front() } else { None };
+        oldest.map(|(stream, _)| stream.abort()).is_some()
     }
 }
 
@@ -148,12 +182,14 @@ impl Entry {
         socket: TcpStream,
         from: SocketAddr,
         connections: Connections,
+        is_made: &AtomicBool,
     ) -> Result<(), String> {
         let (arrived, asked, to) = match &self.asked {
             Some(asked) => (Arrived::Plain(socket), asked.clone(), self.to.clone()),
             None => {
                 let at = socket.local_addr().map_err(|error| error.to_string())?;
                 let (request, waiting) = socks::hear(socket).await?;
+                is_made.store(true, Relaxed);
                 let place = match request {
                     Request::Connect(place) => place,
                     Request::Associate(port) => {
@@ -162,6 +198,14 @@ impl Entry {
                 };
                 let to = place.to_string();
                 (Arrived::Socks(waiting), Asked::Connect(Protocol::Tcp, place), to)
+            }
+        };
+        let _room = match self.room.take() {
+            Ok(room) => room,
+            Err(full) => {
+                self.tell_full(&full);
+                arrived.refuse(&Refused { kind: Kind::NoRoom, why: full.to_string() }).await;
+                return Ok(());
             }
         };
         let opened = self.open(asked, connections).await;
@@ -203,18 +247,25 @@ impl Entry {
         }
     }
 
+    /// A limit is met: who is refused hears it at once, and people once in a while.
+    fn tell_full(&self, full: &Full) {
+        if full.is_news {
+            self.teller.tell(&self.name, &format!("{full}; more are refused"));
+        }
+    }
+
     /// Opens a flow, and asks the other end to connect it.
     async fn open(
         &self,
         asked: Asked,
         connections: Connections,
     ) -> Result<(Connection, Asking, SendFlow, RecvFlow), Refused> {
-        let connection = current(connections).await.map_err(Refused::Absent)?;
-        let asking = self.wants.options(&connection, Protocol::Tcp).map_err(Refused::Absent)?;
+        let connection = current(connections).await.map_err(Refused::absent)?;
+        let asking = self.wants.options(&connection, Protocol::Tcp).map_err(Refused::absent)?;
         let opening = Opening { asked, properties: self.wants.of_peer() };
         let opened = timeout(WAIT_MAX, async {
             let flow = connection.open_flow(asking.flow.clone()).await;
-            let (mut send, recv) = flow.map_err(|error| Refused::Absent(error.to_string()))?.split();
+            let (mut send, recv) = flow.map_err(|error| Refused::absent(error.to_string()))?.split();
             send.write_all(&opening.emit()).await.map_err(broken)?;
             Ok((send, recv))
         });
@@ -235,11 +286,11 @@ impl Entry {
 }
 
 fn late() -> Refused {
-    Refused::Absent("the other end does not answer".to_owned())
+    Refused { kind: Kind::TimedOut, why: "the other end does not answer".to_owned() }
 }
 
 fn broken(error: io::Error) -> Refused {
-    Refused::Absent(match error.kind() {
+    Refused::absent(match error.kind() {
         io::ErrorKind::UnexpectedEof => "the other end gives no whole answer".to_owned(),
         _ => error.to_string(),
     })

@@ -7,24 +7,28 @@ use super::live::Live;
 use super::permit::Permits;
 use super::wire::{Asked, Opening};
 use super::{CONNECTIONS_MAX, LISTENERS_MAX, Teller, Wants, datagrams, is_for_peer};
-use crate::stream::{self, REQUEST_MAX, Refused};
+use crate::dial::{self, Budget};
+use crate::shares::{Shares, Taken};
+use crate::stream::{self, Kind, REQUEST_MAX, Refused};
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, SendFlow};
+use uts_end::output::words;
 
 /// What the beginning of a flow is read from at most, in bytes.
 const OPENING_BYTES_MAX: usize = 16 << 10;
 
-/// Names that are looked up at once for one peer: each lookup holds a thread that others need too.
-const LOOKUPS_MAX: usize = 16;
+/// How long it may take to find and to connect a place: who asks waits a little longer
+/// ([`super::entry::WAIT_MAX`]), and hears why it was not connected.
+const ANSWER_MAX: Duration = Duration::from_secs(25);
 
 /// Where what a peer asks for may lead.
 pub enum Judge {
@@ -52,11 +56,18 @@ pub struct Exit {
     judge: Judge,
     live: Arc<Live>,
     teller: Arc<Teller>,
+    /// What all that it does for the peer may take of this process.
+    budget: Budget,
     /// For connections that are carried, in each direction, and for what listens.
-    room: Arc<Semaphore>,
-    arriving: Arc<Semaphore>,
+    room: Arc<Shares>,
+    arriving: Arc<Shares>,
     listeners: Arc<Semaphore>,
-    lookups: Semaphore,
+}
+
+/// Room for a connection, and for its socket.
+pub(super) struct Room {
+    _connection: Taken,
+    _socket: Taken,
 }
 
 /// Where a flow leads, and how it is carried.
@@ -70,17 +81,22 @@ pub(super) struct Way {
 
 impl Exit {
     /// An end of this connection.
-    pub fn new(connection: Connection, judge: Judge, live: Arc<Live>, teller: Arc<Teller>) -> Arc<Self> {
-        let room = |count| Arc::new(Semaphore::new(count));
+    pub fn new(
+        connection: Connection,
+        judge: Judge,
+        live: Arc<Live>,
+        teller: Arc<Teller>,
+        budget: Budget,
+    ) -> Arc<Self> {
         Arc::new(Exit {
             connection,
             judge,
             live,
             teller,
-            room: room(CONNECTIONS_MAX),
-            arriving: room(CONNECTIONS_MAX),
-            listeners: room(LISTENERS_MAX),
-            lookups: Semaphore::new(LOOKUPS_MAX),
+            budget,
+            room: Shares::new(CONNECTIONS_MAX, false, ""),
+            arriving: Shares::new(CONNECTIONS_MAX, true, ""),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
         })
     }
 
@@ -115,8 +131,8 @@ impl Exit {
         };
         let mut recv = io::Cursor::new(begun).chain(recv);
         let opening = match timeout(REQUEST_MAX, Opening::read(&mut recv)).await {
-            Ok(opening) => opening.map_err(|error| Refused::Absent(error.to_string())),
-            Err(_) => Err(Refused::Absent("nothing was asked in time".to_owned())),
+            Ok(opening) => opening.map_err(|error| Refused::absent(error.to_string())),
+            Err(_) => Err(Refused::absent("nothing was asked in time")),
         };
         let served = match opening {
             Ok(Opening { asked: Asked::Listen(protocol, number, place), properties }) => {
@@ -137,15 +153,14 @@ impl Exit {
 
     /// Where a flow leads that begins so.
     pub(super) async fn way(&self, asked: &Asked, properties: Vec<(String, String)>) -> Result<Way, Refused> {
-        let _turn = self.lookups.acquire().await;
         let from = || self.connection.remote_addr().map_or_else(String::new, |address| address.to_string());
         match (asked, &self.judge) {
             (Asked::Connect(protocol, place), Judge::Server(permits, _, key)) => {
                 let wants = wants_of_peer(properties)?;
-                let addresses = permits.addresses(*protocol, place, *key).await;
+                let addresses = permits.addresses(*protocol, place, *key, &self.budget).await;
                 let addresses = addresses.inspect_err(|refused| {
-                    if let Refused::Forbidden(why) = refused {
-                        self.teller.tell("refused", why);
+                    if refused.kind == Kind::Forbidden {
+                        self.teller.tell("refused", &refused.why);
                     }
                 })?;
                 let to = format!("{}{place}", protocol.prefix());
@@ -154,26 +169,35 @@ impl Exit {
             (Asked::Arrived(protocol, number), Judge::Client(goals)) => {
                 let goal = goals.get(usize::from(*number)).filter(|goal| goal.protocol == *protocol);
                 let goal =
-                    goal.ok_or_else(|| Refused::Forbidden(format!("no forward has number {number}")))?;
+                    goal.ok_or_else(|| Refused::forbidden(format!("no forward has number {number}")))?;
                 let Place { host, port } = &goal.place;
-                let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-                let absent = |why| Refused::Absent(format!("{}: {why}", goal.place));
-                let addresses: Vec<SocketAddr> = found.map_err(|error| absent(error.to_string()))?.collect();
+                let found = self.budget.look_up(host, *port).await;
+                let absent = |error| dial::not_found(format!("{}: {}", goal.place, words(&error)));
+                let addresses =
+                    found.map_err(absent).inspect_err(|refused| self.tell(&goal.name, refused))?;
                 let (name, wants) = (goal.name.clone(), goal.wants.clone());
                 Ok(Way { name, from: from(), to: goal.place.to_string(), addresses, wants })
             }
             (_, Judge::Client(_)) => {
-                Err(Refused::Forbidden("a client connects and listens nowhere for its server".to_owned()))
+                Err(Refused::forbidden("a client connects and listens nowhere for its server"))
             }
             (_, Judge::Server(..)) => {
-                Err(Refused::Forbidden("a server takes only what it is asked to connect".to_owned()))
+                Err(Refused::forbidden("a server takes only what it is asked to connect"))
             }
         }
     }
 
-    pub(super) fn room(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Refused> {
-        self.room.clone().try_acquire_owned().map_err(|_| {
-            Refused::Absent(format!("{CONNECTIONS_MAX} connections are open, which is the most"))
+    pub(super) fn room(&self) -> Result<Room, Refused> {
+        let taken = self.room.join("").take().and_then(|connection| {
+            let socket = self.budget.socket()?;
+            Ok(Room { _connection: connection, _socket: socket })
+        });
+        taken.map_err(|full| {
+            let why = format!("there is no room at the other end: {full}");
+            if full.is_news {
+                self.teller.tell("refused", &full.to_string());
+            }
+            Refused { kind: Kind::NoRoom, why }
         })
     }
 
@@ -200,29 +224,28 @@ impl Exit {
         recv: &mut (impl AsyncRead + Unpin),
     ) -> io::Result<Result<(), Refused>> {
         if let Asked::Connect(Protocol::Udp, _) | Asked::Arrived(Protocol::Udp, _) = asked {
-            return Ok(Err(Refused::Absent("datagrams are asked for in a flow of bytes".to_owned())));
+            return Ok(Err(Refused::absent("datagrams are asked for in a flow of bytes")));
         }
         let _room = match self.room() {
             Ok(room) => room,
             Err(refused) => return Ok(Err(refused)),
         };
-        let way = match self.way(asked, properties).await {
-            Ok(way) => way,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let asking = way.wants.options(&self.connection, Protocol::Tcp);
-        let asking = match asking.and_then(|asking| asking.apply(send).map(|()| asking)) {
-            Ok(asking) => asking,
-            Err(why) => return Ok(Err(Refused::Absent(why))),
-        };
-        let connected = timeout(REQUEST_MAX, TcpStream::connect(&way.addresses[..])).await;
-        let socket = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(socket) => socket,
-            Err(error) => {
-                let refused = Refused::Absent(format!("{} does not answer: {}", way.to, error.kind()));
+        let connected = timeout(ANSWER_MAX, async {
+            let way = self.way(asked, properties).await?;
+            let asking = way.wants.options(&self.connection, Protocol::Tcp);
+            let asking = asking.and_then(|asking| asking.apply(send).map(|()| asking));
+            let asking = asking.map_err(Refused::absent)?;
+            let socket = dial::connect(&way.addresses).await.map_err(|(kind, why)| {
+                let refused = Refused { kind, why: format!("{} does not answer: {why}", way.to) };
                 self.tell(&way.name, &refused);
-                return Ok(Err(refused));
-            }
+                refused
+            })?;
+            Ok::<_, Refused>((way, asking, socket))
+        });
+        let late = || Refused { kind: Kind::TimedOut, why: "the place does not answer in time".to_owned() };
+        let (way, asking, socket) = match connected.await.unwrap_or_else(|_| Err(late())) {
+            Ok(connected) => connected,
+            Err(refused) => return Ok(Err(refused)),
         };
         stream::answer(send, Ok("")).await?;
         let entered = self.live.enter([way.name, way.from, way.to], &self.connection, send.id());
@@ -241,17 +264,18 @@ impl Exit {
     ) -> io::Result<Result<(), Refused>> {
         let bound = async {
             let Judge::Server(permits, places, key) = &self.judge else {
-                return Err(Refused::Forbidden("a client listens nowhere for its server".to_owned()));
+                return Err(Refused::forbidden("a client listens nowhere for its server"));
             };
             let addresses = permits.listening(protocol, place, *key).inspect_err(|refused| {
                 self.teller.tell("refused", &refused.to_string());
             })?;
             let room = self.listeners.clone().try_acquire_owned().map_err(|_| {
-                Refused::Absent(format!("{LISTENERS_MAX} places are listened at, which is the most"))
+                let why = format!("{LISTENERS_MAX} places are listened at, which is the most");
+                Refused { kind: Kind::NoRoom, why }
             })?;
             let wants = wants_of_peer(properties)?;
-            let socket = bind(protocol, &addresses, places, *key).await.map_err(Refused::Absent)?;
-            let address = socket.local_addr().map_err(|error| Refused::Absent(error.to_string()))?;
+            let socket = bind(protocol, &addresses, places, *key).await.map_err(Refused::absent)?;
+            let address = socket.local_addr().map_err(|error| Refused::absent(words(&error)))?;
             let holding: Holding = places.hold(protocol, address, *key, &self.connection);
             Ok((socket, address, holding, room, wants))
         };
@@ -260,12 +284,14 @@ impl Exit {
             Err(refused) => return Ok(Err(refused)),
         };
         stream::answer(send, Ok(&address.port().to_string())).await?;
+        let name = format!("{}{address}", protocol.prefix());
         let entry = Arc::new(Entry {
-            name: format!("{}{address}", protocol.prefix()),
+            room: self.arriving.join(&name),
+            budget: self.budget.clone(),
+            name,
             asked: Some(Asked::Arrived(protocol, number)),
             to: "the client".to_owned(),
             wants,
-            room: self.arriving.clone(),
             live: self.live.clone(),
             teller: self.teller.clone(),
         });
@@ -283,12 +309,12 @@ impl Exit {
     /// Asks properties of all that this end sends.
     fn ask(&self, properties: &[(String, String)]) -> Result<(), Refused> {
         if let Judge::Client(_) = self.judge {
-            return Err(Refused::Forbidden("a client is asked nothing by its server".to_owned()));
+            return Err(Refused::forbidden("a client is asked nothing by its server"));
         }
         for (name, value) in properties {
             check_for_peer(name)?;
             let set = self.connection.set_property(name, value);
-            set.map_err(|error| Refused::Absent(error.to_string()))?;
+            set.map_err(|error| Refused::absent(error.to_string()))?;
         }
         Ok(())
     }
@@ -319,7 +345,7 @@ fn check_for_peer(name: &str) -> Result<(), Refused> {
     if is_for_peer(name) {
         return Ok(());
     }
-    Err(Refused::Forbidden(format!("{name} is for each end to choose for itself")))
+    Err(Refused::forbidden(format!("{name} is for each end to choose for itself")))
 }
 
 /// What a peer asks of the flows that it has opened.
@@ -327,7 +353,7 @@ fn wants_of_peer(properties: Vec<(String, String)>) -> Result<Arc<Wants>, Refuse
     let wants = Wants::default();
     for (name, value) in &properties {
         check_for_peer(name)?;
-        wants.set(name, value).map_err(Refused::Absent)?;
+        wants.set(name, value).map_err(Refused::absent)?;
     }
     Ok(Arc::new(wants))
 }

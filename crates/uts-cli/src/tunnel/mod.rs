@@ -10,6 +10,7 @@
 //! connection by [`CONNECTIONS_MAX`], what each of them holds by [`FLOW_BYTES`], listeners by
 //! [`LISTENERS_MAX`].
 
+pub mod addressed;
 pub mod associate;
 pub mod control;
 pub mod datagrams;

@@ -1,11 +1,12 @@
 //! Where clients of a server may connect and listen: only what is named, and nothing by default.
 
 use super::forward::{BIND, HOST_BYTES_MAX, Place, Protocol, fields};
-use crate::stream::{REQUEST_MAX, Refused};
+use crate::dial::{self, Budget};
+use crate::stream::Refused;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use tokio::time::timeout;
 use uts::Fingerprint;
 
 /// A permitted place, written `[udp/][HOST:]PORT[@KEY]`.
@@ -145,22 +146,24 @@ impl Permits {
         protocol: Protocol,
         place: &Place,
         key: Option<Fingerprint>,
+        budget: &Budget,
     ) -> Result<Vec<SocketAddr>, Refused> {
         let forbidden = || {
-            let text = format!("{}{place} is not permitted by the server (its --forward)", protocol.prefix());
-            Refused::Forbidden(text)
+            let prefix = protocol.prefix();
+            Refused::forbidden(format!("{prefix}{place} is not permitted by the server (its --forward)"))
         };
         let of = matching(&self.connect, protocol, place.port, key);
         let is_named = of.iter().any(|pattern| pattern.host.has_name(&place.host));
         if of.is_empty() {
             return Err(forbidden());
         }
-        let looked_up = tokio::net::lookup_host((place.host.as_str(), place.port));
-        let found: Vec<SocketAddr> = match timeout(REQUEST_MAX, looked_up).await {
-            Ok(Ok(found)) => found.collect(),
-            _ if !is_named => return Err(forbidden()),
-            Ok(Err(_)) => return Err(Refused::Absent(format!("{place}: the server finds no such host"))),
-            Err(_) => return Err(Refused::Absent(format!("{place}: the server finds no such host in time"))),
+        let found: Vec<SocketAddr> = match budget.look_up(&place.host, place.port).await {
+            Ok(found) => found,
+            Err(_) if !is_named => return Err(forbidden()),
+            Err(error) => {
+                let late = if error.kind() == io::ErrorKind::TimedOut { " in time" } else { "" };
+                return Err(dial::not_found(format!("{place}: the server finds no such host{late}")));
+            }
         };
         let is_permitted = |address: &SocketAddr| {
             is_named || of.iter().any(|pattern| pattern.host.has_address(address.ip()))
@@ -179,7 +182,7 @@ impl Permits {
         place: &Place,
         key: Option<Fingerprint>,
     ) -> Result<Vec<SocketAddr>, Refused> {
-        let addresses = addresses_to_listen(place).map_err(Refused::Absent)?;
+        let addresses = addresses_to_listen(place).map_err(Refused::absent)?;
         let of = matching(&self.listen, protocol, place.port, key);
         let is_permitted = |address: &SocketAddr| of.iter().any(|p| p.host.has_address(address.ip()));
         if addresses.iter().all(is_permitted) && !of.is_empty() {
@@ -189,7 +192,7 @@ impl Permits {
             "listening at {}{place} is not permitted by the server (its --listen-forward)",
             protocol.prefix()
         );
-        Err(Refused::Forbidden(text))
+        Err(Refused::forbidden(text))
     }
 }
 
@@ -224,6 +227,8 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dial::Budgets;
+    use crate::stream::Kind;
 
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -271,8 +276,10 @@ mod tests {
             &["127.0.0.1:80", "udp/127.0.0.1:53", &format!("127.0.0.1:22@{mine}"), "*.invalid:80", "*:443"],
             &[],
         );
-        let ask =
-            async |protocol, host: &str, port, key| all.addresses(protocol, &place(host, port), key).await;
+        let budget = Budgets::new(true).of("a");
+        let ask = async |protocol, host: &str, port, key| {
+            all.addresses(protocol, &place(host, port), key, &budget).await
+        };
         let there = |port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]);
         assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 80, None).await, there(80));
         // Another word for the same address.
@@ -293,16 +300,15 @@ mod tests {
             (Protocol::Tcp, ".invalid", 80, None),
         ] {
             let refused = ask(protocol, host, port, key).await.unwrap_err();
-            assert!(
-                matches!(&refused, Refused::Forbidden(why) if why.contains("not permitted")),
-                "{refused}"
-            );
+            assert!(refused.kind == Kind::Forbidden && refused.why.contains("not permitted"), "{refused}");
         }
         // It may be asked for, but is not there.
         let absent = ask(Protocol::Tcp, "nowhere.invalid", 80, None).await.unwrap_err();
-        assert!(matches!(&absent, Refused::Absent(why) if why.contains("no such host")), "{absent}");
+        assert!(absent.kind == Kind::HostUnreachable && absent.why.contains("no such host"), "{absent}");
         let nothing = Permits::default();
-        assert!(nothing.addresses(Protocol::Tcp, &place("127.0.0.1", 80), Some(mine)).await.is_err());
+        assert!(
+            nothing.addresses(Protocol::Tcp, &place("127.0.0.1", 80), Some(mine), &budget).await.is_err()
+        );
     }
 
     #[test]
@@ -320,9 +326,10 @@ mod tests {
             (Protocol::Tcp, "127.0.0.1", 5000),
             (Protocol::Udp, "127.0.0.1", 8080),
         ] {
-            assert!(matches!(ask(protocol, host, port), Err(Refused::Forbidden(_))), "{host}:{port}");
+            let refused = ask(protocol, host, port).unwrap_err();
+            assert_eq!(refused.kind, Kind::Forbidden, "{host}:{port}");
         }
-        assert!(matches!(ask(Protocol::Tcp, "web", 8080), Err(Refused::Absent(_))));
+        assert_eq!(ask(Protocol::Tcp, "web", 8080).unwrap_err().kind, Kind::Other);
         let any = permits(&[], &["*"]);
         assert!(any.listening(Protocol::Tcp, &place("127.0.0.1", 0), None).is_ok());
     }

@@ -1,7 +1,7 @@
 //! SOCKS5 (RFC 1928) for programs of this host: CONNECT and UDP ASSOCIATE without authentication.
 
 use super::forward::Place;
-use crate::stream::{REQUEST_MAX, Refused};
+use crate::stream::{Kind, REQUEST_MAX, Refused};
 use fast_socks5::server::{Socks5ServerProtocol, SocksServerError, states};
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
@@ -13,7 +13,8 @@ use tokio::time::timeout;
 pub enum Request {
     /// To be connected to a place.
     Connect(Place),
-    /// To send datagrams, from a port of its own if it names one (other than 0).
+    /// To send datagrams, from a port of its own that it may have named, or from any (0). Many
+    /// programs name the place that they will send to instead.
     Associate(u16),
 }
 
@@ -84,6 +85,19 @@ fn words(error: &SocksServerError) -> String {
     }
 }
 
+/// The reply to a program (RFC 1928 section 6). Silence is TTL expired, the nearest that there is.
+fn reply(kind: Kind) -> ReplyError {
+    match kind {
+        Kind::Other | Kind::NoRoom => ReplyError::GeneralFailure,
+        Kind::Forbidden => ReplyError::ConnectionNotAllowed,
+        Kind::NetworkUnreachable => ReplyError::NetworkUnreachable,
+        Kind::HostUnreachable => ReplyError::HostUnreachable,
+        Kind::ConnectionRefused => ReplyError::ConnectionRefused,
+        Kind::TimedOut => ReplyError::TtlExpired,
+        Kind::AddressFamily => ReplyError::AddressTypeNotSupported,
+    }
+}
+
 impl Waiting {
     /// It is connected.
     ///
@@ -99,16 +113,36 @@ impl Waiting {
     /// # Errors
     /// The program is gone.
     pub async fn granted(self, at: SocketAddr) -> Result<TcpStream, String> {
+        // Who has come by IPv4 is answered so, whatever the socket is.
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         self.0.reply_success(at).await.map_err(|error| error.to_string())
     }
 
     /// It cannot be connected.
     pub async fn refused(self, refused: &Refused) {
-        let code = match refused {
-            Refused::Absent(_) => ReplyError::HostUnreachable,
-            Refused::Forbidden(_) => ReplyError::ConnectionNotAllowed,
-        };
+        let code = reply(refused.kind);
         // A program that is gone needs no answer.
         let _ = self.0.reply_error(&code).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_code() {
+        for (kind, code) in [
+            (Kind::Other, 1),
+            (Kind::NoRoom, 1),
+            (Kind::Forbidden, 2),
+            (Kind::NetworkUnreachable, 3),
+            (Kind::HostUnreachable, 4),
+            (Kind::ConnectionRefused, 5),
+            (Kind::TimedOut, 6),
+            (Kind::AddressFamily, 8),
+        ] {
+            assert_eq!(reply(kind).as_u8(), code, "{kind:?}");
+        }
     }
 }

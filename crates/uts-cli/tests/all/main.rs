@@ -23,4 +23,5 @@ mod settings;
 mod signals;
 mod tunnel_associations;
 mod tunnel_ends;
+mod tunnel_reach;
 mod tunnels;

@@ -125,9 +125,11 @@ fn what_is_not_for_the_server_or_not_from_the_program_is_dropped_and_told() {
     let program = socket();
     let own_port = program.local_addr().expect("an address").port();
     let association = Association::ask(tunnel.address(0), own_port);
-    // From another port than the program has named.
+    // Once the program has sent from the port that it has named, no other port is heard.
+    let datagram = [&head(echo)[..], b"mine"].concat();
+    assert_eq!(exchange(&program, association.relay, &datagram).expect("carried"), datagram);
     let stranger = socket();
-    stranger.send_to(&[&head(echo)[..], b"mine"].concat(), association.relay).expect("sent");
+    stranger.send_to(&datagram, association.relay).expect("sent");
     let forbidden: SocketAddr = "127.0.0.1:9".parse().expect("an address");
     let fragment = [&[0, 0, 1][..], &head(echo)[3..], b"half"].concat();
     for datagram in [

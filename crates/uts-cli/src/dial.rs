@@ -1,0 +1,173 @@
+//! Connecting to places of other programs, for a peer: names are looked up under a budget, and the
+//! addresses of a name are tried side by side (RFC 8305).
+//!
+//! A lookup holds a thread until the system has given up, which may be long after who asked has. So
+//! it is the lookup that holds its place in the budget, not the wait for it. Addresses that are
+//! written out need none.
+
+use crate::shares::{Full, Member, Shares, Taken};
+use crate::stream::{Kind, REQUEST_MAX, Refused};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use uts::race::{Lost, in_turns, race};
+use uts_end::output::words;
+
+/// Names that are looked up at once: the runtime has twice as many threads for what blocks.
+const LOOKUPS_MAX: usize = 256;
+
+/// Addresses of a name that are tried: each attempt holds a socket.
+const ADDRESSES_MAX: usize = 16;
+
+/// Files that are left for others than the sockets of peers: the program's own, and attempts.
+const FILES_LEFT: usize = 40;
+
+/// What bounds sockets, in words.
+const BOUND: &str = " with the files that this process may open (ulimit -n)";
+
+/// Budgets that the peers of this process share.
+pub struct Budgets {
+    lookups: Arc<Shares>,
+    sockets: Arc<Shares>,
+}
+
+/// The part of one peer.
+#[derive(Clone)]
+pub struct Budget {
+    lookups: Member,
+    sockets: Member,
+}
+
+impl Budgets {
+    /// As many sockets as the system allows this process now. A part of all may be kept for a peer
+    /// that may yet come.
+    pub fn new(keeps_for_next: bool) -> Self {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        Budgets {
+            lookups: Shares::new(LOOKUPS_MAX, keeps_for_next, ""),
+            sockets: Shares::new(files.saturating_sub(FILES_LEFT).max(1), keeps_for_next, BOUND),
+        }
+    }
+
+    /// The part of the peer of this name.
+    pub fn of(&self, peer: &str) -> Budget {
+        Budget { lookups: self.lookups.join(peer), sockets: self.sockets.join(peer) }
+    }
+}
+
+impl Budget {
+    /// Room for a socket.
+    ///
+    /// # Errors
+    /// There is none for this peer.
+    pub fn socket(&self) -> Result<Taken, Full> {
+        self.sockets.take()
+    }
+
+    /// The addresses of a host, the families in turns.
+    ///
+    /// # Errors
+    /// Those of the system's resolver; [`io::ErrorKind::TimedOut`] after [`REQUEST_MAX`].
+    pub async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let place = (host.to_owned(), port);
+        let found = timeout(REQUEST_MAX, async {
+            let held = self.lookups.wait().await;
+            let looked_up = tokio::task::spawn_blocking(move || {
+                let found = place.to_socket_addrs();
+                drop(held);
+                found
+            });
+            looked_up.await.map_err(io::Error::other)?
+        });
+        Ok(in_turns(found.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??))
+    }
+}
+
+/// Why a host is not found.
+pub fn not_found(why: String) -> Refused {
+    Refused { kind: Kind::HostUnreachable, why }
+}
+
+/// Connects to one of these addresses. Each attempt lasts [`REQUEST_MAX`] at most. An error is why
+/// none answers, of a kind and in words.
+///
+/// # Errors
+/// The kind that says most, and the words of the system.
+pub async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, (Kind, String)> {
+    let addresses = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+    let attempt = async |address| {
+        let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
+        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    };
+    let failed = match race(addresses, sleep, attempt, |_: &io::Error| false).await {
+        Ok(socket) => return Ok(socket),
+        Err(Lost::Final(error)) => vec![error],
+        Err(Lost::All(failed)) => failed.into_iter().map(|(_, error)| error).collect(),
+    };
+    Err(summary(&failed))
+}
+
+/// What several attempts have come to: that somebody is there says more than silence, and that
+/// more than no way.
+pub fn summary(failed: &[io::Error]) -> (Kind, String) {
+    const TELLING: [Kind; 5] = [
+        Kind::ConnectionRefused,
+        Kind::TimedOut,
+        Kind::HostUnreachable,
+        Kind::NetworkUnreachable,
+        Kind::AddressFamily,
+    ];
+    let kinds: Vec<Kind> = failed.iter().map(Kind::of).collect();
+    let kind = TELLING.into_iter().find(|kind| kinds.contains(kind)).unwrap_or(Kind::Other);
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<String> = failed.iter().map(words).filter(|words| seen.insert(words.clone())).collect();
+    let why = if distinct.is_empty() {
+        "there is no address to connect to".to_owned()
+    } else {
+        distinct.join("; ")
+    };
+    (kind, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_need_no_lookup() {
+        let budgets = Budgets { lookups: Shares::new(1, false, ""), sockets: Shares::new(1, false, "") };
+        let budget = budgets.of("a");
+        let _all = budget.lookups.take();
+        let found = budget.look_up("::1", 9).await.unwrap();
+        assert_eq!(found, [SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 9))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_finds_no_place_in_time_is_given_up() {
+        let budgets = Budgets { lookups: Shares::new(1, false, ""), sockets: Shares::new(1, false, "") };
+        let budget = budgets.of("a");
+        let _all = budget.lookups.take();
+        let error = budget.look_up("localhost", 9).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn of_several_errors_the_one_that_says_most_is_the_kind() {
+        let of = |kinds: &[io::ErrorKind]| {
+            summary(&kinds.iter().map(|kind| io::Error::from(*kind)).collect::<Vec<_>>())
+        };
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+        assert_eq!(of(&[NetworkUnreachable, ConnectionRefused]).0, Kind::ConnectionRefused);
+        assert_eq!(of(&[NetworkUnreachable, TimedOut, NetworkUnreachable]).0, Kind::TimedOut);
+        let (kind, why) = of(&[HostUnreachable, NetworkUnreachable, HostUnreachable]);
+        assert_eq!((kind, why.as_str()), (Kind::HostUnreachable, "host unreachable; network unreachable"));
+        assert_eq!(of(&[]).0, Kind::Other);
+    }
+}
