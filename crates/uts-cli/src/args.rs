@@ -143,13 +143,13 @@ pub struct ServeArgs {
     #[arg(long, conflicts_with = "authorized_keys")]
     pub anyone: bool,
     /// Most connections at once
-    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Most connections at once from one address (of IPv6: from one /64 network)
-    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_address: u32,
     /// Most connections at once of one client's key, with --authorized-keys
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
     /// Key of this server, made at first use [default: the user's key, see uts keygen]
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
@@ -214,9 +214,10 @@ pub struct CpArgs {
     /// Limit the rate in either direction, as 5Mbit/s
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<String>,
-    /// Keep trying for this long after the connection was lost; 0 gives up at once
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = crate::given::lasting)]
-    pub retry: Duration,
+    /// Keep trying for this long, from the first try or a loss on; 0 gives up at once [default:
+    /// 10min after a loss, one first try]
+    #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
+    pub retry: Option<Duration>,
     /// Set the modes of the sources, whatever the umask; at a server, if it allows this
     #[arg(short, long)]
     pub preserve_mode: bool,

@@ -36,7 +36,9 @@ impl Transport for Udp {
         let wanted = client(options).map_err(Broken::for_good)?;
         let connection = uts::connect(&host.to_string(), wanted).await;
         let connection = connection.map_err(|error| Broken {
-            is_worth_retrying: error.is_worth_retrying(),
+            // A name may yet be made known, here or by the resolver.
+            is_worth_retrying: error.is_worth_retrying()
+                || matches!(error, uts::ConnectError::NoSuchHost { .. }),
             why: not_connected(host, error),
         })?;
         if let ServerTrust::PinKept(pin, file) = &options.trust {

@@ -43,7 +43,8 @@ pub struct TunnelArgs {
     /// Keep connections for this long while nothing is heard of the server, up to 10min
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = crate::given::lasting)]
     pub silence: Duration,
-    /// Give up this long after the connection was lost; 0 gives up at once [default: never]
+    /// Give up when there was no connection for this long, at first or after a loss; 0 gives up at
+    /// once [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
     pub retry: Option<Duration>,
     /// How the server is known, and this end to it

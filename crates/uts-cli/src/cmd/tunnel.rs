@@ -162,22 +162,47 @@ impl<'a, T: Transport> Run<'a, T> {
         Ok(Run { transport, args, host, options, board, now, remote, teller, budgets, link, _listening })
     }
 
-    /// Keeps a connection to the server for as long as there is patience.
+    /// Keeps a connection to the server for as long as there is patience. The first is waited for
+    /// as any other.
     async fn go(&self) -> Result<(), Failure> {
-        let failed = |broken: Broken| Failure::Failed(broken.why);
-        let mut link = self.connect().await.map_err(failed)?;
-        let mut is_first = true;
+        let (mut lost, mut was_up) = (None, false);
         loop {
-            let lost = self.carry(&link, is_first).await?;
-            is_first = false;
+            let link = self.reach(lost, was_up).await?;
+            let (broken, has_carried) = self.carry(&link, !was_up).await?;
+            was_up |= has_carried;
             self.now.send_replace(None);
-            if !lost.is_worth_retrying || self.args.retry == Some(Duration::ZERO) {
-                return Err(Failure::Failed(format!("{}: {}", self.host, lost.why)));
+            if !broken.is_worth_retrying || self.args.retry == Some(Duration::ZERO) {
+                return Err(Failure::Failed(format!("{}: {}", self.host, broken.why)));
             }
-            self.tell(&format!("connection lost: {}; connecting again", lost.why));
-            link = self.connect_again(lost).await?;
-            self.tell("connected again");
+            lost = Some(broken.why);
         }
+    }
+
+    /// Connects, for the first time or again.
+    async fn reach(&self, lost: Option<String>, was_up: bool) -> Result<T::Link, Failure> {
+        let mut patience = Patience::new(self.args.retry.unwrap_or(Duration::MAX));
+        let is_again = lost.is_some();
+        let mut has_waited = false;
+        let told = |why: &str| {
+            let line = match (is_again, has_waited) {
+                (true, false) => format!("connection lost: {why}; connecting again"),
+                _ => format!("not connected: {why}; trying again"),
+            };
+            has_waited = true;
+            if self.args.quiet && !was_up {
+                return self.teller.tell(&self.host.to_string(), &line);
+            }
+            self.tell(&line);
+        };
+        let link = patience.connect(lost, || self.connect(), told).await.map_err(|broken| {
+            // What no other try mends names the server.
+            let is_late = broken.is_worth_retrying && (has_waited || is_again);
+            Failure::Failed(if is_late { format!("{}: {}", self.host, broken.why) } else { broken.why })
+        })?;
+        if has_waited {
+            self.tell(if was_up { "connected again" } else { "connected" });
+        }
+        Ok(link)
     }
 
     fn tell(&self, line: &str) {
@@ -195,22 +220,9 @@ impl<'a, T: Transport> Run<'a, T> {
         Ok(link)
     }
 
-    async fn connect_again(&self, lost: Broken) -> Result<T::Link, Failure> {
-        let mut patience = Patience::new(self.args.retry.unwrap_or(Duration::MAX));
-        let mut why = lost.why;
-        while let Some(pause) = patience.next() {
-            sleep(pause).await;
-            match self.connect().await {
-                Ok(link) => return Ok(link),
-                Err(broken) if broken.is_worth_retrying => why = broken.why,
-                Err(broken) => return Err(Failure::Failed(broken.why)),
-            }
-        }
-        Err(Failure::Failed(format!("{}: given up: {why}", self.host)))
-    }
-
-    /// Carries all that arrives, until the connection ends; says how it has ended.
-    async fn carry(&self, link: &T::Link, is_first: bool) -> Result<Broken, Failure> {
+    /// Carries all that arrives, until the connection ends. Says how it has ended, and whether all
+    /// forwards were in place before.
+    async fn carry(&self, link: &T::Link, is_first: bool) -> Result<(Broken, bool), Failure> {
         let Some(connection) = link.connection() else {
             return Err(Failure::Failed("this transport carries no tunnels".into()));
         };
@@ -244,7 +256,7 @@ impl<'a, T: Transport> Run<'a, T> {
                 }
                 Err(why) if is_first => {
                     if let Some(broken) = link.broken() {
-                        return Ok(broken);
+                        return Ok((broken, false));
                     }
                     link.close(0, "a forward was refused").await;
                     return Err(Failure::Failed(format!("{}: {why}", self.host)));
@@ -257,7 +269,7 @@ impl<'a, T: Transport> Run<'a, T> {
         }
         self.now.send_replace(Some(connection.clone()));
         let reason = connection.closed().await;
-        Ok(link.broken().unwrap_or_else(|| Broken::for_good(reason.to_string())))
+        Ok((link.broken().unwrap_or_else(|| Broken::for_good(reason.to_string())), true))
     }
 }
 

@@ -62,6 +62,51 @@ fn a_service_manager_hands_over_a_socket_and_is_told() {
     assert!(child.wait().expect("ended").success());
 }
 
+/// The user unit of tunnels, as it is installed, and its command line as systemd would run it.
+#[test]
+fn a_user_has_systemd_keep_a_tunnel() {
+    let unit = std::fs::read_to_string(root().join("packaging/systemd/uts-tunnel@.service")).expect("a unit");
+    let place = Place::new();
+    let service = crate::common::tunnel::echo();
+    let server = crate::common::tunnel::serve(&place, &["--forward", &service.to_string()]);
+    let port = crate::common::tunnel::free_port();
+    let tunnel = format!("[tunnel.db]\nhost = '{}'\nlocal = ['{port}:{service}']\n", server.address);
+    let known = format!("{} {}\n", server.address, server.fingerprint);
+    place.write("home/config/uts/config.toml", tunnel.as_bytes());
+    place.write("home/config/uts/known_hosts", known.as_bytes());
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/uts ")).expect("a command");
+    let run = place.path("").display().to_string();
+    let line =
+        line.replace("%t/", &run).replace("%i", "db").replace("$UTS_OPTIONS ", "").replace("$UTS_HOST", "db");
+    let running = place.start(&line.split_whitespace().collect::<Vec<_>>());
+    let at = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let begun = std::time::Instant::now();
+    while std::net::TcpListener::bind(at).is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it does not listen");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let back = crate::common::tunnel::ask(crate::common::tunnel::connect(at), b"kept").expect("carried");
+    assert_eq!(back, b"kept");
+    let carried = place.run(&["ctl", &format!("{run}uts-tunnel-db"), "--json"]).ok();
+    assert!(carried.out[0].contains(&server.address), "{:?}", carried.out);
+    running.signal(Signal::TERM);
+    let status = format!("SuccessExitStatus={}", running.wait().status);
+    assert!(unit.lines().any(|line| line == status), "no {status}");
+    if !is_there("systemd-analyze", &["--version"], "looks at units") {
+        return;
+    }
+    // What is installed there is the program of this test.
+    let unit = unit.replace("/usr/bin/uts", env!("CARGO_BIN_EXE_uts"));
+    let file = place.write("units/uts-tunnel@.service", unit.as_bytes()).replace("@.", "@db.");
+    let verified = Command::new("systemd-analyze")
+        .args(["--user", "--man=no", "verify", &file])
+        .env("XDG_RUNTIME_DIR", place.path(""))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && said.is_empty(), "{said}");
+}
+
 /// Whether a program is there. What it is for is said if it is not.
 fn is_there(program: &str, args: &[&str], what: &str) -> bool {
     let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -101,6 +146,7 @@ fn the_debian_package_has_all_and_its_program_runs() {
         "usr/share/bash-completion/completions/uts",
         "usr/share/fish/vendor_completions.d/uts.fish",
         "usr/share/zsh/vendor-completions/_uts",
+        "usr/lib/systemd/user/uts-tunnel@.service",
     ] {
         assert!(unpacked.join(file).is_file(), "no {file}");
     }

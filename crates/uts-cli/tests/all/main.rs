@@ -24,4 +24,5 @@ mod signals;
 mod tunnel_associations;
 mod tunnel_ends;
 mod tunnel_reach;
+mod tunnel_tries;
 mod tunnels;

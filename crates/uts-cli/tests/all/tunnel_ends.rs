@@ -77,7 +77,7 @@ fn a_tunnel_that_may_not_wait_says_why_it_ends() {
     let tunnel = Tunnel::start(&place, "home", &server, &["-L", &to(service), "--retry", "0"]);
     server.running.signal(rustix::process::Signal::TERM);
     tunnel.running.wait().failed(1, &["the server is stopping"]);
-    let args = ["tunnel", "--pin", &server.fingerprint, "-L", &to(service), &server.address];
+    let args = ["tunnel", "--pin", &server.fingerprint, "-L", &to(service), "--retry", "0", &server.address];
     let ended = place.run(&args).failed(1, &["nobody answers"]);
     assert_eq!(ended.err.lines().filter(|line| line.starts_with("uts:")).count(), 1, "{}", ended.err);
 }

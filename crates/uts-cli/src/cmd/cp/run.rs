@@ -19,6 +19,9 @@ use uts_units::show;
 /// What is told where the same command would go on.
 const AGAIN: &str = "run the same command again to continue";
 
+/// For how long a connection that was lost is tried for again, unless something else is asked.
+const RETRY: Duration = Duration::from_secs(600);
+
 /// How often, and how long after each other, it is asked why a connection has ended.
 const BROKEN_TRIES: usize = 10;
 const BROKEN_PAUSE: Duration = Duration::from_millis(100);
@@ -67,8 +70,13 @@ impl<'a, T: Transport> Run<'a, T> {
 
     /// Copies until done, or until nothing goes on for longer than is to be borne.
     pub(super) async fn go(&self) -> Result<(), Failure> {
-        let mut patience = Patience::new(self.args.retry);
-        let mut link = self.connect(1).await.map_err(|broken| Failure::Failed(broken.why))?;
+        // Unless it was asked for, only a connection that was lost is tried for again: who has
+        // mistyped a name is to hear of it.
+        let mut first = Patience::new(self.args.retry.unwrap_or_default());
+        let mut patience = Patience::new(self.retry());
+        let told = |why: &str| self.ui.notice(None, "lost", &format!("{why}; trying again"));
+        let link = first.connect(None, || self.connect(1), told).await;
+        let mut link = link.map_err(|broken| Failure::Failed(broken.why))?;
         let (address, fingerprint) = link.peer();
         let fingerprint = fingerprint.unwrap_or_default();
         let subject = self.job.describe();
@@ -139,7 +147,7 @@ impl<'a, T: Transport> Run<'a, T> {
 
     /// Why the connection was lost, if another may do.
     fn lost(&self, ended: Option<&Broken>) -> Option<String> {
-        let may_go_on = self.job.can_go_on() && !self.args.retry.is_zero();
+        let may_go_on = self.job.can_go_on() && !self.retry().is_zero();
         ended.filter(|broken| broken.is_worth_retrying && may_go_on).map(|broken| broken.why.clone())
     }
 
@@ -147,19 +155,19 @@ impl<'a, T: Transport> Run<'a, T> {
     async fn reconnect(&self, patience: &mut Patience, lost: String, nth: u32) -> Result<T::Link, Failure> {
         let max = show::span(patience.max());
         self.ui.notice(None, "lost", &format!("{}: {lost}; trying for {max} to go on", self.host));
-        let mut why = lost;
-        while let Some(pause) = patience.next() {
-            sleep(pause).await;
-            match self.connect(nth).await {
-                Ok(link) => {
-                    self.ui.notice(None, "connected", &format!("connected to {} again", self.host));
-                    return Ok(link);
-                }
-                Err(broken) if broken.is_worth_retrying => why = broken.why,
-                Err(broken) => return Err(Failure::Failed(broken.why)),
+        match patience.connect(Some(lost), || self.connect(nth), |_| {}).await {
+            Ok(link) => {
+                self.ui.notice(None, "connected", &format!("connected to {} again", self.host));
+                Ok(link)
             }
+            Err(Broken { why, is_worth_retrying: false }) => Err(Failure::Failed(why)),
+            Err(Broken { why, .. }) => Err(Failure::Failed(format!("{}: {why}; {AGAIN}", self.host))),
         }
-        Err(Failure::Failed(format!("{}: given up after {max}: {why}; {AGAIN}", self.host)))
+    }
+
+    /// For how long a connection that was lost is tried for again.
+    fn retry(&self) -> Duration {
+        self.args.retry.unwrap_or(RETRY)
     }
 
     async fn copy(
