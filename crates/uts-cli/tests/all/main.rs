@@ -23,6 +23,7 @@ mod settings;
 mod signals;
 mod tunnel_associations;
 mod tunnel_ends;
+mod tunnel_limits;
 mod tunnel_reach;
 mod tunnel_tries;
 mod tunnels;
