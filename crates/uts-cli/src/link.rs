@@ -162,10 +162,9 @@ impl ExchangeStep {
                 format!("exchange {epoch}: asked for; changes {}", self.changes)
             }
             "requested" => {
-                format!(
-                    "exchange {epoch}: saw {}; changes {}; expects {}",
-                    self.seen, self.changes, self.expects
-                )
+                let expects =
+                    if self.expects.is_empty() { "" } else { &format!("; expects {}", self.expects) };
+                format!("exchange {epoch}: saw {}; changes {}{expects}", self.seen, self.changes)
             }
             "completed" => {
                 let took = self.took_ms.map_or_else(String::new, |ms| format!(" after {ms:.0} ms"));

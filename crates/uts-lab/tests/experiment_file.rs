@@ -348,6 +348,38 @@ fn all_mistakes_of_a_file_are_told_at_once_and_quoted() {
     assert!(said.find(":4:8").unwrap() < said.find(":7:11").unwrap(), "in order of place: {said}");
 }
 
+/// Also those that are within one table, or one value, and nothing that is only wrong because of
+/// another.
+#[test]
+fn all_mistakes_of_a_table_and_of_a_value_are_told_at_once() {
+    let text = GOOD
+        .replace("rate=20mbit delay=10ms", "rate=fast delay=ten")
+        .replace("bytes = \"2MB\"", "bytes = \"many\"\nduration = 7\nsize = 3")
+        .replace(
+            "kind = \"uts\"",
+            "kind = \"uts\"\nwindow = \"wide\"\nproperties = { reliabilty = \"require\", msgLifetime = \"soon\" }",
+        )
+        .replace("congestion = \"cubic\"\nwindow = \"48kB\"", "congestoin = \"cubic\"\nwindow = \"48\"");
+    let said = said(&text);
+    for part in [
+        "path.wan.forward: rate=fast: ",
+        "path.wan.forward: delay=ten: ",
+        "workload.file.bytes: ",
+        "workload.file.duration: ",
+        "workload.file.size: unknown field `size`",
+        "transport.uts.window: ",
+        "transport.uts.properties: uts: properties: there is no property `reliabilty`",
+        "transport.uts.properties: uts: properties: msgLifetime",
+        "transport.cubic.congestoin: ",
+        "transport.cubic.window: ",
+    ] {
+        assert!(said.contains(part), "no `{part}` in\n{said}");
+    }
+    assert_eq!(said.matches("e.toml:").count(), 10, "{said}");
+    let once = broken("bytes = \"2MB\"", "bytes = \"many\"");
+    assert_eq!(once.matches("e.toml:").count(), 1, "that there is no number is not another: {once}");
+}
+
 #[test]
 fn a_plan_has_each_combination_once_and_all_first_repetitions_first() {
     let experiment = read(GOOD);

@@ -408,6 +408,10 @@ impl SendStream for Sender {
             }
         })
     }
+
+    fn unsent_bytes(&self) -> u64 {
+        self.connection.act(|connection, _| connection.unsent_bytes(self.flow)).flatten().unwrap_or(0)
+    }
 }
 
 impl Drop for Sender {

@@ -123,6 +123,12 @@ pub trait SendStream {
 
     /// Nothing more follows; the peer sees the end once it has read everything.
     fn finish(&mut self) -> Local<'_, Result<()>>;
+
+    /// Bytes that were written and still wait in a buffer at this end: they have not left it. 0
+    /// where the transport does not know.
+    fn unsent_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The receiving direction of a stream.

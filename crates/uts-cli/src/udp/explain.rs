@@ -52,6 +52,8 @@ fn object(explanation: &Explanation) -> Value {
         "requirements": explanation.requirements,
         "profile": explanation.selection.profile.to_string(),
         "functions": functions,
+        "in_time": explanation.timeliness.map(|timely| timely.in_time),
+        "missed": explanation.timeliness.filter(|timely| timely.is_missed()).map(|timely| timely.to_string()),
         "delay_ms": explanation.delay().map(|delay| delay.as_secs_f64() * 1e3),
     })
 }

@@ -27,7 +27,44 @@ fn shells_complete_every_command_and_the_manual_has_a_page_for_each() {
         let text = String::from_utf8(place.read(&format!("man/{page}"))).expect("text");
         assert!(text.starts_with(".") && text.contains(says), "{page}");
     }
-    assert!(!place.path("man/uts-router.1").exists(), "what is hidden has no page");
+    for hidden in ["uts-router.1", "uts-manual.1", "uts-lab-end.1"] {
+        assert!(!place.path("man").join(hidden).exists(), "{hidden}: what is hidden has no page");
+    }
+    // A page names no other that there is not.
+    for page in std::fs::read_dir(place.path("man")).expect("a directory") {
+        let page = page.expect("an entry").path();
+        let text = std::fs::read_to_string(&page).expect("text").replace("\\-", "-");
+        for word in text.split_whitespace().filter_map(|word| word.strip_suffix("(1)")) {
+            let named = page.with_file_name(format!("{word}.1"));
+            assert!(named.exists() || !word.starts_with("uts"), "{}: {word}(1)", page.display());
+        }
+    }
+}
+
+/// The units as they are in the package, with this program in the place of the installed one.
+#[test]
+fn systemd_takes_the_units() {
+    if !is_there("systemd-analyze", &["--version"], "verifies units (systemd)") {
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path("units")).expect("made");
+    for unit in ["uts.service", "uts.socket"] {
+        let text = std::fs::read_to_string(root().join("packaging/debian").join(unit)).expect(unit);
+        // The pages of the manual are not installed here.
+        let text: Vec<&str> = text.lines().filter(|line| !line.starts_with("Documentation=")).collect();
+        let text = text.join("\n").replace("/usr/bin/uts", env!("CARGO_BIN_EXE_uts"));
+        place.write(&format!("units/{unit}"), text.as_bytes());
+    }
+    let [service, socket] = ["units/uts.service", "units/uts.socket"].map(|unit| place.path(unit));
+    let output =
+        Command::new("systemd-analyze").arg("verify").args([&socket, &service]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("uts."), "{said}");
+    // What the service serves unless it is told otherwise is made when the package is installed.
+    let made = std::fs::read_to_string(root().join("packaging/debian/uts.tmpfile")).expect("a list");
+    let serves = std::fs::read_to_string(&service).expect("the unit");
+    assert!(made.lines().any(|line| line.starts_with("d /srv/uts ")) && serves.contains("--dir /srv/uts"));
 }
 
 /// The program listens at a socket that a service manager has bound, and tells it when it is ready
@@ -142,6 +179,7 @@ fn the_debian_package_has_all_and_its_program_runs() {
     assert!(status.success());
     for file in [
         "etc/default/uts",
+        "usr/lib/tmpfiles.d/uts.conf",
         "usr/share/man/man1/uts-serve.1.gz",
         "usr/share/bash-completion/completions/uts",
         "usr/share/fish/vendor_completions.d/uts.fish",
@@ -155,6 +193,15 @@ fn the_debian_package_has_all_and_its_program_runs() {
             ["usr/lib/systemd/system", "lib/systemd/system"].map(|dir| unpacked.join(dir).join(unit));
         assert!(places.iter().any(|place| place.is_file()), "no {unit}");
     }
+    let bytes = |path: &Path| std::fs::metadata(path).expect("a file").len();
+    let (stripped, whole) =
+        (bytes(&unpacked.join("usr/bin/uts")), bytes(Path::new(env!("CARGO_BIN_EXE_uts"))));
+    assert!(stripped < whole / 2, "the program is stripped: {stripped} of {whole} bytes");
+    let scripts = place.path("scripts");
+    let status = Command::new("dpkg-deb").arg("-e").arg(package).arg(&scripts).status().expect("it runs");
+    assert!(status.success());
+    let postinst = std::fs::read_to_string(scripts.join("postinst")).expect("a script");
+    assert!(postinst.contains("systemd-tmpfiles") && postinst.contains("uts.conf"), "{postinst}");
     place.write("srv/file", b"content");
     let installed = |args: &[&str]| {
         let mut command = Command::new(unpacked.join("usr/bin/uts"));

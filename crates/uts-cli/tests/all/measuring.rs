@@ -62,6 +62,20 @@ fn bytes_are_counted_alike_by_both_ends_in_each_direction() {
     }
 }
 
+/// What waits in a buffer when the time is over was not sent in that time.
+#[test]
+fn the_sender_counts_what_has_left_and_not_what_it_holds() {
+    let place = Place::new();
+    let server = serve(&place, &["--perf", "--anyone"]);
+    for options in [&[][..], &["--reverse"], &["-P", "3"]] {
+        // In reverse the server's own properties hold: the buffer is small beside what goes.
+        let ended = perf(&place, &server, &[&["-t", "1", "-b", "2M", "--json"], options].concat()).ok();
+        let result = &ended.events("result")[0];
+        let (sent, delivered) = (sum(result, "sender", "sent"), sum(result, "receiver", "delivered"));
+        assert!(delivered > 0.0 && sent < 2.0 * delivered, "{options:?}: {sent} of {delivered}");
+    }
+}
+
 #[test]
 fn a_time_is_kept_and_shown_in_columns() {
     let place = Place::new();

@@ -473,6 +473,10 @@ impl SendStream for Sender {
             self.flow.as_mut().ok_or(TransportError::Closed)?.finish().map_err(write_error)
         })
     }
+
+    fn unsent_bytes(&self) -> u64 {
+        self.flow.as_ref().map_or(0, SendFlow::unsent_bytes)
+    }
 }
 
 impl Drop for Sender {

@@ -106,9 +106,7 @@ impl Judge<'_> {
         let propagation_s = self.facts.rtt_min.as_secs_f64() / 2.0;
         let in_time = match self.aim_here() {
             Aim::Throughput => 1.0 - prediction.loss,
-            Aim::InTime(deadline) => {
-                (1.0 - prediction.loss) * on_time(&prediction, deadline.as_secs_f64() - propagation_s)
-            }
+            Aim::InTime(deadline) => share_in_time(&prediction, self.facts, deadline),
         };
         let (worth, slow) = match self.aim {
             Aim::Throughput => {
@@ -201,6 +199,12 @@ impl Judge<'_> {
     }
 }
 
+/// Share of the data (0 to 1) that arrives within a deadline from `send` to `receive`.
+pub(crate) fn share_in_time(p: &Prediction, facts: &PathFacts, deadline: Duration) -> f64 {
+    let propagation_s = facts.rtt_min.as_secs_f64() / 2.0;
+    (1.0 - p.loss) * on_time(p, deadline.as_secs_f64() - propagation_s)
+}
+
 /// Share of what arrives that takes no longer than `left_s` beyond propagation: of what comes at
 /// once, and of what redundancy or a repeat brings.
 fn on_time(p: &Prediction, left_s: f64) -> f64 {
@@ -235,11 +239,19 @@ pub struct Expectation {
     pub to: Score,
 }
 
+/// In the terms of the aim; empty where nothing would be seen of the gain.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.aim {
             Aim::Throughput => {
-                write!(f, "goodput {} -> {} Mbit/s", mbit(self.from.goodput), mbit(self.to.goodput))
+                let ([from, to], unit) = rates([self.from.goodput, self.to.goodput]);
+                let used = [&self.from, &self.to].map(|s| format!("{:.0}", s.prediction.utilisation * 100.0));
+                match used {
+                    _ if from != to => write!(f, "goodput {from} -> {to} {unit}"),
+                    // The application sends less than the path carries: as much of it as before.
+                    [from, to] if from != to => write!(f, "up to {from} -> {to} % of the path used"),
+                    _ => Ok(()),
+                }
             }
             Aim::InTime(deadline) => write!(
                 f,
@@ -254,9 +266,15 @@ impl fmt::Display for Expectation {
     }
 }
 
-/// A rate in Mbit/s as text.
-pub(crate) fn mbit(rate: Rate) -> String {
-    format!("{:.1}", rate.bits_per_sec() as f64 / 1e6)
+/// Rates as text in the unit that suits the largest of them, and that unit.
+pub(crate) fn rates<const N: usize>(rates: [Rate; N]) -> ([String; N], &'static str) {
+    let most = rates.iter().map(|rate| rate.bits_per_sec()).max().unwrap_or(0);
+    let (unit, bits) = match most {
+        100_000.. => ("Mbit/s", 1e6),
+        100.. => ("kbit/s", 1e3),
+        _ => ("bit/s", 1.0),
+    };
+    (rates.map(|rate| format!("{:.1}", rate.bits_per_sec() as f64 / bits)), unit)
 }
 
 #[cfg(test)]
@@ -273,6 +291,33 @@ mod tests {
         assert!(on_time(&p, 0.2) > 0.9999);
         assert_eq!(on_time(&p, -0.001), 0.0);
         assert_eq!(on_time(&p, 0.0), 1.0 - (0.5 * libm::exp(libm::log(50.0) / 4.0)).min(1.0));
+    }
+
+    #[test]
+    fn what_is_expected_is_said_in_the_terms_of_the_aim_or_not_at_all() {
+        let score = |bps: u64, utilisation: f64| {
+            let prediction = Prediction { utilisation, ..Prediction::of_path(&PathFacts::default()) };
+            Score {
+                worth: utilisation,
+                goodput: Rate::from_bits_per_sec(bps),
+                in_time: 1.0,
+                slow: 0.0,
+                is_light: false,
+                delay: Duration::ZERO,
+                prediction,
+            }
+        };
+        let said = |from: Score, to: Score| Expectation { aim: Aim::Throughput, from, to }.to_string();
+        for (from, to, words) in [
+            (score(5_300_000, 0.1), score(45_600_000, 0.9), "goodput 5.3 -> 45.6 Mbit/s"),
+            (score(9_600, 0.1), score(19_200, 0.9), "goodput 9.6 -> 19.2 kbit/s"),
+            (score(0, 0.1), score(19_200, 0.9), "goodput 0.0 -> 19.2 kbit/s"),
+            (score(16, 0.1), score(96, 0.9), "goodput 16.0 -> 96.0 bit/s"),
+            (score(0, 0.12), score(0, 0.9), "up to 12 -> 90 % of the path used"),
+            (score(8_000, 0.9), score(8_000, 0.9), ""),
+        ] {
+            assert_eq!(said(from, to), words);
+        }
     }
 
     #[test]

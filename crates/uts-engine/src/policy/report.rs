@@ -1,6 +1,6 @@
 //! Decisions and outcomes, in words.
 
-use crate::appraisal::utility::{Expectation, mbit};
+use crate::appraisal::utility::{Expectation, rates};
 use core::fmt;
 use core::time::Duration;
 use uts_functions::{PathFacts, Prediction, Profile, Rate};
@@ -45,7 +45,11 @@ impl Decision {
 /// `loss 4.8 % …: congestion cubic -> bbr(loss-threshold=150); expects goodput 5.3 -> 45.6 Mbit/s`.
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; expects {}", self.seen, self.changes, self.expects)
+        write!(f, "{}: {}", self.seen, self.changes)?;
+        match self.expects.to_string() {
+            expects if expects.is_empty() => Ok(()),
+            expects => write!(f, "; expects {expects}"),
+        }
     }
 }
 
@@ -74,7 +78,8 @@ fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> S
     }
     let (old, new) = (before.capacity.bytes_per_sec() as f64, now.capacity.bytes_per_sec() as f64);
     if old > 0.0 && !(0.9..=1.11).contains(&(new / old)) {
-        parts.push(format!("capacity {} -> {} Mbit/s", mbit(before.capacity), mbit(now.capacity)));
+        let ([before, now], unit) = rates([before.capacity, now.capacity]);
+        parts.push(format!("capacity {before} -> {now} {unit}"));
     }
     let (old, new) = (before.rtt_min.as_secs_f64() * 1e3, now.rtt_min.as_secs_f64() * 1e3);
     if old > 0.0 && !(0.67..=1.5).contains(&(new / old)) {
@@ -108,9 +113,11 @@ pub struct Outcome {
 /// `goodput 5.3 -> 44.1 Mbit/s, expected 45.6`, and loss and delay where they are what counts.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.goodput_before.map_or_else(|| "?".to_owned(), mbit);
-        let expected = mbit(self.decision.expects.to.goodput);
-        write!(f, "goodput {before} -> {} Mbit/s, expected {expected}", mbit(self.goodput_after))?;
+        let expected = self.decision.expects.to.goodput;
+        let all = [self.goodput_before.unwrap_or_default(), self.goodput_after, expected];
+        let ([before, after, expected], unit) = rates(all);
+        let before = if self.goodput_before.is_some() { before } else { "?".to_owned() };
+        write!(f, "goodput {before} -> {after} {unit}, expected {expected}")?;
         if let super::Aim::InTime(_) = self.decision.expects.aim {
             let (old, new) = (self.loss_before * 100.0, self.loss_after * 100.0);
             let delay_ms = self.delay_after.as_secs_f64() * 1e3;

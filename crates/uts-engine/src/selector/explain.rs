@@ -1,6 +1,8 @@
 //! Says of a selection, function by function, what forced the choice and what it costs.
 
 use super::{Contradiction, Library, Selection, Source, select, steps};
+use crate::appraisal::candidates::candidates;
+use crate::appraisal::utility::share_in_time;
 use crate::requirements::Requirements;
 use core::fmt;
 use core::time::Duration;
@@ -42,6 +44,90 @@ pub struct Explanation {
     pub facts: PathFacts,
     /// What is asked and has no effect under this profile, a sentence for each.
     pub notes: Vec<String>,
+    /// How far a deadline that is asked is kept; `None` = none is asked, or the path is not known.
+    pub timeliness: Option<Timeliness>,
+}
+
+/// How far data arrives by the deadline that is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timeliness {
+    /// The deadline, from `send` to `receive`.
+    pub deadline: Duration,
+    /// Share of the data (0 to 1) that is predicted to arrive by then.
+    pub in_time: f64,
+    /// The most that any profile which the requirements permit is predicted to bring by then.
+    pub in_time_best: f64,
+    /// Mean time one way that is predicted, propagation included.
+    pub delay: Duration,
+    /// Time one way of the path alone.
+    pub propagation: Duration,
+    /// The function that adds most to that, and how much in seconds.
+    pub slowest: Option<(Function, f64)>,
+}
+
+/// A deadline that less of the data keeps than this share is told as missed.
+const KEPT_MIN: f64 = 0.95;
+/// Another profile that brings no more than this share more is no better.
+const BETTER_MIN: f64 = 0.01;
+
+impl Timeliness {
+    /// Whether so little arrives in time that the deadline counts as missed.
+    pub fn is_missed(&self) -> bool {
+        self.in_time < KEPT_MIN
+    }
+}
+
+/// `98.2 % arrive within 100 ms`, and why so few where they are few.
+impl fmt::Display for Timeliness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |span: Duration| span.as_secs_f64() * 1e3;
+        write!(f, "{:.1} % arrive within {:.0} ms", self.in_time * 100.0, ms(self.deadline))?;
+        if !self.is_missed() {
+            return Ok(());
+        }
+        if self.propagation >= self.deadline {
+            write!(f, "; the path alone takes {:.0} ms one way", ms(self.propagation))?;
+        } else if self.delay > self.deadline {
+            let late_ms = ms(self.delay - self.deadline);
+            write!(f, "; the mean is {:.0} ms, {late_ms:.0} ms too late", ms(self.delay))?;
+            if let Some((function, adds_s)) = self.slowest {
+                write!(f, ", of which {} adds {:.0} ms", function.name(), adds_s * 1e3)?;
+            }
+        }
+        if self.in_time_best > self.in_time + BETTER_MIN {
+            write!(f, "; another profile brings {:.1} % (--why-not compares)", self.in_time_best * 100.0)
+        } else {
+            f.write_str("; no profile that these requirements permit does better on this path")
+        }
+    }
+}
+
+fn timeliness(
+    requirements: &Requirements,
+    facts: &PathFacts,
+    local: &Library,
+    selection: &Selection,
+    lines: &[Line],
+) -> Option<Timeliness> {
+    let deadline = requirements.deadline().filter(|_| crate::appraisal::rules::is_known(facts))?;
+    // As the table has it: of a sender that fills the path.
+    let share = |prediction: &Prediction| share_in_time(prediction, facts, deadline);
+    let profile = &selection.profile;
+    let in_time = share(&selection.prediction);
+    let others = candidates(requirements, facts, local, profile, profile);
+    let in_time_best =
+        others.iter().map(|other| share(&super::forecast(other, facts))).fold(in_time, f64::max);
+    let propagation = facts.rtt_min / 2;
+    let slowest = lines.iter().max_by(|a, b| a.delay_s.total_cmp(&b.delay_s));
+    Some(Timeliness {
+        deadline,
+        in_time,
+        in_time_best,
+        delay: propagation
+            + Duration::try_from_secs_f64(selection.prediction.delay_s).unwrap_or(Duration::MAX / 2),
+        propagation,
+        slowest: slowest.filter(|line| line.delay_s > 0.0).map(|line| (line.function, line.delay_s)),
+    })
 }
 
 /// Selects a profile and explains it.
@@ -57,7 +143,7 @@ pub fn explain(
     let selection = select(requirements, facts, local, peer)?;
     let mut before = Prediction::of_path(facts);
     let profile = selection.profile;
-    let lines = steps(&profile, facts)
+    let lines: Vec<Line> = steps(&profile, facts)
         .map(|(function, after)| {
             let reason = selection.reasons.iter().find(|r| r.function == function);
             let line = Line {
@@ -76,7 +162,9 @@ pub fn explain(
         })
         .collect();
     let notes = without_effect(requirements, &profile);
-    Ok(Explanation { requirements: requirements.to_string(), selection, lines, facts: *facts, notes })
+    let timeliness = timeliness(requirements, facts, local, &selection, &lines);
+    let requirements = requirements.to_string();
+    Ok(Explanation { requirements, selection, lines, facts: *facts, notes, timeliness })
 }
 
 /// What is asked and has no effect under a profile.
@@ -203,6 +291,11 @@ impl fmt::Display for Explanation {
             p.expansion,
             p.loss * 100.0,
             self.facts.rtt_min.as_secs_f64() * 500.0 + p.delay_p99_s * 1e3
-        )
+        )?;
+        match &self.timeliness {
+            Some(timely) if timely.is_missed() => writeln!(f, "missed        {timely}"),
+            Some(timely) => writeln!(f, "deadline      {timely}"),
+            None => Ok(()),
+        }
     }
 }

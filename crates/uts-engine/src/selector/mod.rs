@@ -17,7 +17,7 @@ use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
 pub use crate::appraisal::{Contradiction, Library, forecast, steps};
-pub use explain::{Explanation, Line, explain};
+pub use explain::{Explanation, Line, Timeliness, explain};
 pub use why_not::{Figures, Unclear, WhyNot, why_not};
 
 /// What forced a choice.

@@ -290,3 +290,33 @@ fn what_has_no_effect_is_said() {
         assert!(explained(settings).notes.is_empty(), "{settings:?}");
     }
 }
+
+/// A deadline that cannot be kept is told with what is missing, one that is kept with the share.
+#[test]
+fn a_deadline_is_told_as_kept_or_missed() {
+    let told = |settings: &[&str], facts: &PathFacts| {
+        let explained = explain(&asked(settings), facts, &Library::local(), None);
+        explained.unwrap_or_else(|e| panic!("{e}"))
+    };
+    let media = ["reliability=prohibit", "preserveOrder=no-preference", "msgLifetime=100ms"];
+    let kept = told(&media, &path(5, 40, 0.02, 1.0, 0.0));
+    let timely = kept.timeliness.expect("a deadline on a known path");
+    assert!(!timely.is_missed() && timely.in_time_best >= timely.in_time, "{timely:?}");
+    assert!(kept.to_string().contains("\ndeadline      9"), "{kept}");
+    // The way alone takes longer.
+    let far = told(&media, &path(5, 300, 0.02, 1.0, 0.0));
+    let text = far.to_string();
+    assert!(far.timeliness.is_some_and(|timely| timely.is_missed() && timely.in_time < 0.001), "{far}");
+    assert!(
+        text.contains("\nmissed        0.0 % arrive within 100 ms; the path alone takes 150 ms one way"),
+        "{text}"
+    );
+    assert!(text.contains("no profile that these requirements permit does better"), "{text}");
+    // What is in order waits for what is late.
+    let ordered =
+        told(&["reliability=prohibit", "msgLifetime=100ms"], &path(5, 150, 0.02, 1.0, 0.0)).to_string();
+    assert!(ordered.contains("\nmissed        ") && ordered.contains(" ms too late"), "{ordered}");
+    for (settings, facts) in [(&[][..], path(5, 40, 0.02, 1.0, 0.0)), (&media[..], PathFacts::default())] {
+        assert_eq!(told(settings, &facts).timeliness, None, "nothing is asked, or nothing is known");
+    }
+}

@@ -42,6 +42,26 @@ impl PathSpec {
     }
 }
 
+/// Everything that is wrong with settings: with single ones, or with all of them together.
+pub(super) fn link_problems(text: &str, base: &Path) -> Vec<String> {
+    let problem = |text: &str| link_problem(text, base).err();
+    let mut single: Vec<_> = text.split_whitespace().filter_map(problem).collect();
+    if single.is_empty() {
+        single.extend(problem(text));
+    }
+    single
+}
+
+/// Everything that is wrong with changes: with single ones, or with their order.
+pub(super) fn schedule_problems(text: &str, base: &Path) -> Vec<SpecError> {
+    let problem = |text: &str| schedule_problem(text, base).err();
+    let mut single: Vec<_> = text.split([';', '\n']).filter_map(problem).collect();
+    if single.is_empty() {
+        single.extend(problem(text));
+    }
+    single
+}
+
 /// What is wrong with changes, traces that cannot be read among it.
 pub(super) fn schedule_problem(text: &str, base: &Path) -> Result<(), SpecError> {
     let mut schedule: Schedule = text.parse()?;

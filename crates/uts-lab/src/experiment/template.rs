@@ -99,9 +99,7 @@ impl Template {
     }
 
     pub(super) fn check_source(&self, topology: &Topology, sink: &Sink) {
-        if let Err(wrong) = self.placed_source(topology) {
-            self.tell(sink, wrong);
-        }
+        self.tell_all(sink, &|template| template.placed_source(topology).map(drop));
     }
 
     /// Takes the key apart from what is wrong with it, if the table has it.
@@ -113,21 +111,61 @@ impl Template {
     }
 
     pub(super) fn check_workload(&self, sink: &Sink) {
-        if let Err(wrong) = self.workload() {
-            self.tell(sink, wrong);
-        }
+        self.tell_all(sink, &|template| template.workload().map(drop));
     }
 
     pub(super) fn check_transport(&self, sink: &Sink) {
-        let checked = self.transport().and_then(|spec| {
+        self.tell_all(sink, &|template| {
+            let spec = template.transport()?;
             crate::transports::check(&spec).map_err(|why| {
-                let key = self.settings.keys().find(|key| *key != "kind" && why.contains(key.as_str()));
+                let keys = || template.settings.keys().filter(|key| *key != "kind");
+                // A setting that has a table names itself before what is in it.
+                let named = keys().find(|key| why.contains(&format!("{key}: ")));
+                let key = named.or_else(|| keys().find(|key| why.contains(key.as_str())));
                 (key.cloned(), suggest(&why))
             })
         });
-        if let Err(wrong) = checked {
-            self.tell(sink, wrong);
+    }
+
+    /// Tells of everything that is wrong. The check stops at the first fault: what it names is
+    /// taken out, and the rest is checked again. What is only wrong because of the gap is not told.
+    fn tell_all(&self, sink: &Sink, check: &dyn Fn(&Template) -> Result<(), Wrong>) {
+        let mut left = self.clone();
+        let mut taken_out: Vec<String> = Vec::new();
+        while let Err((key, why)) = check(&left) {
+            let key = key.filter(|key| left.settings.contains_key(key));
+            let is_missing = why.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+            let is_of_gap = match is_missing {
+                Some(name) => taken_out.iter().any(|key| key == name),
+                None => key.is_none() && !taken_out.is_empty(),
+            };
+            if is_of_gap {
+                return;
+            }
+            self.tell(sink, (key.clone(), why.clone()));
+            let Some(key) = key.filter(|key| key != "kind") else { return };
+            left.take_out(&key, |rest| check(rest).err().is_none_or(|(_, other)| other != why));
+            taken_out.push(key);
         }
+    }
+
+    /// Takes a setting out; of a table, only the entry without which `is_other` is true.
+    fn take_out(&mut self, key: &str, is_other: impl Fn(&Template) -> bool) {
+        let entries: Vec<String> = match self.settings.get(key) {
+            Some(Value::Object(table)) => table.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        for entry in entries {
+            let mut rest = self.clone();
+            if let Some(Value::Object(table)) = rest.settings.get_mut(key) {
+                table.remove(&entry);
+            }
+            if is_other(&rest) {
+                *self = rest;
+                return;
+            }
+        }
+        self.settings.remove(key);
     }
 
     fn tell(&self, sink: &Sink, (key, why): Wrong) {

@@ -19,7 +19,7 @@ pub(super) async fn drive(
     bytes: Option<u64>,
     duration: Option<Duration>,
 ) -> Result<Outcome, RunError> {
-    let written = Cell::new(0);
+    let (written, unsent) = (Cell::new(0), Cell::new(0));
     run.patiently(async {
         let mut stream = run.session.open().await?;
         stream.send.write(&run.started_ns.to_be_bytes()).await?;
@@ -31,10 +31,16 @@ pub(super) async fn drive(
         if let Some(Err(error)) = run.until(ends_ns, write).await {
             return Err(error);
         }
-        await_receipt(&mut *stream.receive).await
+        // What still waits in a buffer when the time is over was not sent in that time.
+        unsent.set(stream.send.unsent_bytes());
+        let receipt = await_receipt(&mut *stream.receive).await;
+        if duration.is_none() {
+            unsent.set(0);
+        }
+        receipt
     })
     .await?;
-    run.outcome(vec![bytes_of("sent", written.get())])
+    run.outcome(vec![bytes_of("sent", written.get().saturating_sub(unsent.get()))])
 }
 
 pub(super) async fn serve(

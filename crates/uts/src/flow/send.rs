@@ -124,6 +124,13 @@ impl SendFlow {
         self.connection.shared().act(|inner, _| self.connection.open(inner).ok()?.position(self.id))
     }
 
+    /// Bytes that were handed over and have not left this end yet; ends of messages count as one
+    /// each. 0 if the connection is over.
+    pub fn unsent_bytes(&self) -> u64 {
+        let unsent = |connection: &uts_engine::Connection| connection.unsent_bytes(self.id);
+        self.connection.inspect(unsent).flatten().unwrap_or(0)
+    }
+
     /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`]
     /// does: for flows that the peer has opened. Possible until something is written.
     ///

@@ -104,6 +104,13 @@ impl Connection {
         self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
     }
 
+    /// Bytes of a flow that the application has handed over and that have not left this end for the
+    /// first time; ends of messages count as one each. `None` if there is no such flow.
+    pub fn unsent_bytes(&self, id: FlowId) -> Option<u64> {
+        let buffer = &self.ways.flows.get(id.0)?.send.buffer;
+        Some(buffer.written().saturating_sub(buffer.sent()))
+    }
+
     /// A flow to which something may be written.
     pub(super) fn writable(&mut self, id: FlowId) -> Result<&mut SendHalf, WriteError> {
         if let Some(reason) = self.close_reason() {

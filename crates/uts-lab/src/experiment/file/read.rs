@@ -1,6 +1,6 @@
 //! From the tables of the file to what they mean, with everything that is wrong noted on the way.
 
-use super::super::path::{PathSpec, link_problem, schedule_problem};
+use super::super::path::{PathSpec, link_problems, schedule_problems};
 use super::super::problem::Sink;
 use super::super::reader::{Node, Section, suggest, to_json};
 use super::super::sweep::{self, Sweep};
@@ -138,7 +138,12 @@ fn read_paths(file: &Section<'_, '_>, text: &str, base: &Path) -> Vec<PathSpec> 
         section.only(&["forward", "backward", "schedule"]);
         section.require("forward", SETTINGS);
         let link = |key: &str| {
-            section.parsed(key, SETTINGS, |text| link_problem(text, base).map(|()| text.trim().to_owned()))
+            let (settings, span) = section.string(key, SETTINGS)?;
+            let problems = link_problems(settings, base);
+            for why in &problems {
+                section.wrong(span.clone(), key, why.as_str());
+            }
+            problems.is_empty().then(|| settings.trim().to_owned())
         };
         let (forward, backward) = (link("forward"), link("backward"));
         let schedule = read_schedule(&section, text, base);
@@ -161,22 +166,20 @@ fn read_paths(file: &Section<'_, '_>, text: &str, base: &Path) -> Vec<PathSpec> 
     paths
 }
 
-/// The schedule of a path. An error in it is reported at the line of the change: there may be many
-/// of them.
+/// Where a piece of a value stands in the file, if it is found there; else the value.
+fn place_of(piece: &str, text: &str, span: &Range<usize>) -> Range<usize> {
+    let within = text.get(span.clone()).and_then(|written| written.rfind(piece.trim()));
+    within.map_or(span.clone(), |at| span.start + at..span.start + at + piece.trim().len())
+}
+
+/// The schedule of a path. Errors in it are reported at the changes: there may be many of them.
 fn read_schedule(section: &Section<'_, '_>, text: &str, base: &Path) -> Option<String> {
     let (schedule, span) = section.string("schedule", "changes, as \"at=10s both loss=0.01\"")?;
-    match schedule_problem(schedule, base) {
-        Ok(()) => Some(schedule.trim().to_owned()),
-        Err(error) => {
-            let within = text.get(span.clone()).and_then(|written| written.rfind(&error.at));
-            let place = within.map_or(span.clone(), |at| {
-                let start = span.start + at;
-                start..start + error.at.len()
-            });
-            section.wrong(place, "schedule", error.to_string());
-            None
-        }
+    let problems = schedule_problems(schedule, base);
+    for error in &problems {
+        section.wrong(place_of(&error.at, text, &span), "schedule", error.to_string());
     }
+    problems.is_empty().then(|| schedule.trim().to_owned())
 }
 
 fn read_topology(file: &Section<'_, '_>, paths: &[&str]) -> Topology {
