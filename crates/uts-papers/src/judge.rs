@@ -1,8 +1,8 @@
 //! Beside what a paper has published, what was found here: whether the two agree.
 
-use crate::reference::{Item, Reference};
+use crate::reference::{Item, Reference, SLIGHT};
 use anyhow::{Result, bail};
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What was found for an item.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,19 +13,13 @@ pub struct Finding {
     pub ours: Ours,
 }
 
-/// A value or what became of a statement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// A value, or the figures of a statement.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ours {
     /// In the item's unit.
     Value(f64),
-    /// Whether the statement holds, and the figures that say so.
-    Shape {
-        /// Whether it does.
-        holds: bool,
-        /// Which figures say so.
-        seen: String,
-    },
+    /// Figures by their names, in the units of the item's checks.
+    Figures(Vec<(String, f64)>),
 }
 
 impl Finding {
@@ -34,31 +28,41 @@ impl Finding {
         Finding { id: id.into(), ours: Ours::Value(value) }
     }
 
-    /// What became of a statement.
-    pub fn shape(id: impl Into<String>, holds: bool, seen: impl Into<String>) -> Self {
-        Finding { id: id.into(), ours: Ours::Shape { holds, seen: seen.into() } }
+    /// The figures of a statement.
+    pub fn figures<N: Into<String>>(
+        id: impl Into<String>,
+        figures: impl IntoIterator<Item = (N, f64)>,
+    ) -> Self {
+        let figures = figures.into_iter().map(|(of, value)| (of.into(), value)).collect();
+        Finding { id: id.into(), ours: Ours::Figures(figures) }
     }
 }
 
 /// Whether ours agrees with what was published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Within the tolerance, or the statement holds.
+    /// Within the tolerance, or each figure within its bounds.
     Agrees,
-    /// It does not, and nothing says why.
-    Differs,
-    /// It does not, for the reason that the item gives.
+    /// The same, but it rests on what the paper does not give, or only gives back what was put in.
+    Shown,
+    /// It does not, for the reason that the item gives, and as far as the item says.
     KnownToDiffer,
+    /// It does not, and nothing says why; or it is not what the item says that ours was.
+    Differs,
     /// Nothing was found for it.
     Missing,
 }
 
 impl Verdict {
+    /// All, in the order in which they are counted.
+    pub const ALL: [Verdict; 5] =
+        [Verdict::Agrees, Verdict::Shown, Verdict::KnownToDiffer, Verdict::Differs, Verdict::Missing];
+
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
+            Verdict::Shown => "shown",
             Verdict::Differs => "differs",
             Verdict::KnownToDiffer => "differs, as known",
             Verdict::Missing => "missing",
@@ -67,7 +71,7 @@ impl Verdict {
 
     /// Whether a reproduction with it is as it should be.
     pub fn passes(self) -> bool {
-        matches!(self, Verdict::Agrees | Verdict::KnownToDiffer)
+        matches!(self, Verdict::Agrees | Verdict::Shown | Verdict::KnownToDiffer)
     }
 }
 
@@ -76,6 +80,10 @@ impl Verdict {
 pub struct Judged {
     /// What was published.
     pub item: Item,
+    /// How far from the published value ours may be, as a share of it.
+    pub share: Option<f64>,
+    /// Why it is shown at most, if it is.
+    pub basis: Option<String>,
     /// What was found; `None` if nothing was.
     pub ours: Option<Ours>,
     /// Whether the two agree.
@@ -85,8 +93,9 @@ pub struct Judged {
 /// Judges the items that `is_wanted` says, in their order.
 ///
 /// # Errors
-/// A finding belongs to no item, or is a value where the item is a statement, or the reverse: the
-/// experiment and the file do not belong together.
+/// A finding belongs to no item, or is a value where the item is a statement, or the reverse, or
+/// has other figures than those that the item checks: the experiment and the file do not belong
+/// together.
 pub fn judge(
     reference: &Reference,
     findings: &[Finding],
@@ -98,24 +107,51 @@ pub fn judge(
     let mut judged = Vec::new();
     for item in reference.item.iter().filter(|item| is_wanted(item)) {
         let ours = findings.iter().find(|finding| finding.id == item.id).map(|finding| finding.ours.clone());
-        let agrees = match (&ours, item.published, item.tolerance) {
-            (None, ..) => None,
-            (Some(Ours::Value(value)), Some(published), Some(tolerance)) => {
-                // Written so that a value that is no number does not agree.
-                Some(((value - published) / published).abs() <= tolerance)
-            }
-            (Some(Ours::Shape { holds, .. }), None, None) => Some(*holds),
-            _ => bail!("item {}: a value was found for a statement, or the reverse", item.id),
+        let share = reference.share(item);
+        let (agrees, is_as_said) = match &ours {
+            None => (false, false),
+            Some(Ours::Value(value)) => value_of(item, share, *value)?,
+            Some(Ours::Figures(figures)) => figures_of(item, figures)?,
         };
-        let verdict = match agrees {
-            None => Verdict::Missing,
-            Some(true) => Verdict::Agrees,
-            Some(false) if item.differs.is_some() => Verdict::KnownToDiffer,
-            Some(false) => Verdict::Differs,
+        let verdict = match (agrees, &item.differs) {
+            _ if ours.is_none() => Verdict::Missing,
+            _ if !is_as_said => Verdict::Differs,
+            (true, None) if item.basis.is_some() => Verdict::Shown,
+            (true, None) => Verdict::Agrees,
+            (false, Some(_)) => Verdict::KnownToDiffer,
+            // What is known to differ and does not is not as it is known.
+            (false, None) | (true, Some(_)) => Verdict::Differs,
         };
-        judged.push(Judged { item: item.clone(), ours, verdict });
+        let basis = item.basis.as_ref().and_then(|basis| reference.basis.get(basis)).cloned();
+        judged.push(Judged { item: item.clone(), share, basis, ours, verdict });
     }
     Ok(judged)
+}
+
+/// Whether a value is near enough to the published one, and whether it is as the item says.
+fn value_of(item: &Item, share: Option<f64>, value: f64) -> Result<(bool, bool)> {
+    let (Some(published), Some(share), true) = (item.published, share, item.check.is_empty()) else {
+        bail!("item {}: a value was found for a statement", item.id);
+    };
+    // Written so that a value that is no number does not agree.
+    let is_near = ((value - published) / published).abs() <= share + SLIGHT;
+    Ok((is_near, item.holds(value) && item.is_off_as_said(value)))
+}
+
+/// Whether all figures are within their bounds, and whether they are as the item says.
+fn figures_of(item: &Item, figures: &[(String, f64)]) -> Result<(bool, bool)> {
+    let id = &item.id;
+    if item.check.is_empty() {
+        bail!("item {id}: figures of a statement were found for a value");
+    }
+    let checked: BTreeSet<&str> = item.check.iter().map(|check| check.of.as_str()).collect();
+    let measured: BTreeSet<&str> = figures.iter().map(|(of, _)| of.as_str()).collect();
+    if checked != measured {
+        bail!("item {id}: checks {checked:?}, but {measured:?} were measured");
+    }
+    let value = |of: &str| figures.iter().find(|(name, _)| name == of).map_or(f64::NAN, |(_, value)| *value);
+    let agrees = item.check.iter().all(|check| check.admits(value(&check.of)));
+    Ok((agrees, item.check.iter().all(|check| check.holds(value(&check.of), item.held))))
 }
 
 #[cfg(test)]
@@ -123,49 +159,102 @@ mod tests {
     use super::*;
 
     fn reference(item: &str) -> Reference {
-        let text = format!("paper = \"p\"\n[[item]]\nid = \"a\"\nplace = \"table 1\"\nwhat = \"w\"\n{item}");
+        let text = format!(
+            "paper = \"p\"\n[tolerance.time]\nshare = 0.05\nwhy = \"w\"\n[basis]\ngiven = \"put in\"\n\
+             [[item]]\nid = \"a\"\nplace = \"table 1\"\nwhat = \"w\"\n{item}"
+        );
         Reference::parse(&text).expect("a good file")
     }
 
-    #[test]
-    fn a_value_agrees_within_its_tolerance_and_no_further() {
-        let reference = reference("published = 100.0\ntolerance = 0.05");
-        let verdict =
-            |value: f64| judge(&reference, &[Finding::value("a", value)], |_| true).unwrap()[0].verdict;
-        for (value, expected) in [
-            (95.0, Verdict::Agrees),
-            (105.0, Verdict::Agrees),
-            (94.9, Verdict::Differs),
-            (105.1, Verdict::Differs),
-            (-100.0, Verdict::Differs),
-            (f64::NAN, Verdict::Differs),
-        ] {
-            assert_eq!(verdict(value), expected, "{value}");
-        }
+    fn verdict(reference: &Reference, findings: &[Finding]) -> Verdict {
+        judge(reference, findings, |_| true).expect("they belong together")[0].verdict
     }
 
+    const VALUE: &str = "published = 100.0\ntolerance = \"time\"\n";
+
     #[test]
-    fn a_difference_passes_only_with_its_reason_and_nothing_found_never() {
-        let known = "differs = \"another machine\"";
-        let value = reference(&format!("published = 100.0\ntolerance = 0.05\n{known}"));
-        let verdict = |reference: &Reference, findings: &[Finding]| {
-            judge(reference, findings, |_| true).expect("they belong together")[0].verdict
-        };
-        assert_eq!(verdict(&value, &[Finding::value("a", 1.0)]), Verdict::KnownToDiffer);
-        assert_eq!(verdict(&value, &[Finding::value("a", 100.0)]), Verdict::Agrees);
+    fn a_value_agrees_within_its_tolerance_if_it_is_what_ours_was() {
+        for (ours, off, value, expected) in [
+            (96.0, "-4", 96.0, Verdict::Agrees),
+            (96.0, "-4", 96.1, Verdict::Agrees),
+            (96.0, "-4", 97.0, Verdict::Differs),
+            (105.0, "5", 105.0, Verdict::Agrees),
+            (105.0, "5", 105.1, Verdict::Differs),
+            (105.0, "5", f64::NAN, Verdict::Differs),
+            (105.0, "5", -105.0, Verdict::Differs),
+        ] {
+            let reference = reference(&format!("{VALUE}ours = {ours}\noff = {off}"));
+            assert_eq!(verdict(&reference, &[Finding::value("a", value)]), expected, "{ours}: {value}");
+        }
+        let shown = reference(&format!("{VALUE}ours = 100.0\noff = 0\nbasis = \"given\""));
+        assert_eq!(verdict(&shown, &[Finding::value("a", 100.0)]), Verdict::Shown);
+        assert_eq!(verdict(&shown, &[Finding::value("a", 120.0)]), Verdict::Differs);
+    }
+
+    /// A difference waives nothing: it is as far as it is known to be, and no other.
+    #[test]
+    fn a_difference_passes_only_with_its_reason_and_as_far_as_it_is_known() {
+        let value = reference(&format!("{VALUE}ours = 80.0\noff = -20\ndiffers = \"another machine\""));
+        assert_eq!(verdict(&value, &[Finding::value("a", 80.0)]), Verdict::KnownToDiffer);
+        for wrong in [1.0, 79.0, 81.0, 1e6, 100.0] {
+            assert_eq!(verdict(&value, &[Finding::value("a", wrong)]), Verdict::Differs, "{wrong}");
+        }
         assert_eq!(verdict(&value, &[]), Verdict::Missing);
-        let shape = reference("shape = \"flat\"");
-        assert_eq!(verdict(&shape, &[Finding::shape("a", false, "steep")]), Verdict::Differs);
-        assert_eq!(verdict(&shape, &[Finding::shape("a", true, "flat")]), Verdict::Agrees);
+        let mut planted = value.clone();
+        planted.item[0].published = Some(5.0);
+        assert_eq!(verdict(&planted, &[Finding::value("a", 80.0)]), Verdict::Differs);
+        planted = value;
+        planted.item[0].differs = None;
+        assert_eq!(verdict(&planted, &[Finding::value("a", 80.0)]), Verdict::Differs);
         assert!(!Verdict::Missing.passes() && !Verdict::Differs.passes() && Verdict::KnownToDiffer.passes());
     }
 
     #[test]
+    fn a_statement_holds_if_all_its_figures_are_within_their_bounds() {
+        let check = |of: &str, bound: &str, ours: f64| {
+            format!("[[item.check]]\nof = \"{of}\"\n{bound}\nours = {ours}\n")
+        };
+        let text = check("repeats", "max = 2", 0.0) + &check("share", "min = 0.9", 0.95);
+        let good = reference(&text);
+        let found =
+            |repeats: f64, share: f64| [Finding::figures("a", [("repeats", repeats), ("share", share)])];
+        assert_eq!(verdict(&good, &found(0.0, 0.95)), Verdict::Agrees);
+        for (repeats, share) in [(3.0, 0.95), (0.0, 0.8), (1.0, 0.95), (0.0, 0.99), (f64::NAN, 0.95)] {
+            assert_eq!(verdict(&good, &found(repeats, share)), Verdict::Differs, "{repeats} {share}");
+        }
+        let known = reference(&format!("differs = \"why\"\n{}", check("repeats", "max = 2", 22.0)));
+        for (repeats, expected) in
+            [(22.0, Verdict::KnownToDiffer), (5000.0, Verdict::Differs), (2.0, Verdict::Differs)]
+        {
+            let found = [Finding::figures("a", [("repeats", repeats)])];
+            assert_eq!(verdict(&known, &found), expected, "{repeats}");
+        }
+    }
+
+    #[test]
     fn what_does_not_belong_together_is_an_error() {
-        let shape = reference("shape = \"flat\"");
-        let error = judge(&shape, &[Finding::value("a", 1.0)], |_| true).expect_err("refused").to_string();
-        assert!(error.contains("item a: a value was found for a statement"), "{error}");
-        let error = judge(&shape, &[Finding::value("b", 1.0)], |_| true).expect_err("refused").to_string();
-        assert!(error.contains("the finding b belongs to no item"), "{error}");
+        let statement = reference("[[item.check]]\nof = \"f\"\nmax = 2\nours = 1");
+        let value = reference(&format!("{VALUE}ours = 100.0\noff = 0"));
+        let refused = |reference: &Reference, finding: Finding| {
+            judge(reference, &[finding], |_| true).expect_err("refused").to_string()
+        };
+        for (reference, finding, expected) in [
+            (&statement, Finding::value("a", 1.0), "item a: a value was found for a statement"),
+            (&statement, Finding::value("b", 1.0), "the finding b belongs to no item"),
+            (
+                &value,
+                Finding::figures("a", [("f", 1.0)]),
+                "item a: figures of a statement were found for a value",
+            ),
+            // The words of a claim are the name of what was measured.
+            (
+                &statement,
+                Finding::figures("a", [("g", 1.0)]),
+                "item a: checks {\"f\"}, but {\"g\"} were measured",
+            ),
+        ] {
+            let error = refused(reference, finding);
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::judge::{Judged, Ours, Verdict};
 use crate::looks;
 use crate::paper::Figure;
+use crate::reference::Check;
 use core::fmt::Write as _;
 use uts_plot::html::{Document, escape};
 use uts_plot::svg;
@@ -24,7 +25,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether each item agrees, or is known to differ.
+    /// Whether each item agrees, is shown, or differs as is known.
     pub fn passes(&self) -> bool {
         self.judged.iter().all(|judged| judged.verdict.passes())
     }
@@ -33,12 +34,11 @@ impl Report {
 /// What was published for an item, in short.
 pub fn published(judged: &Judged) -> String {
     let item = &judged.item;
-    match (item.published, item.tolerance, &item.shape) {
-        (Some(value), Some(tolerance), _) => {
-            format!("{} ± {} %", with_unit(value, &item.unit), short(tolerance * 100.0))
+    match (item.published, judged.share) {
+        (Some(value), Some(share)) => {
+            format!("{} ± {} %", with_unit(value, &item.unit), short(share * 100.0))
         }
-        (_, _, Some(shape)) => shape.clone(),
-        _ => String::new(),
+        _ => item.check.iter().map(Check::claim).collect::<Vec<_>>().join("; "),
     }
 }
 
@@ -46,8 +46,27 @@ pub fn published(judged: &Judged) -> String {
 pub fn ours(judged: &Judged) -> String {
     match &judged.ours {
         Some(Ours::Value(value)) => with_unit(*value, &judged.item.unit),
-        Some(Ours::Shape { seen, .. }) => seen.clone(),
+        Some(Ours::Figures(figures)) => {
+            let unit =
+                |of: &str| judged.item.check.iter().find(|check| check.of == of).map(|check| &check.unit);
+            let figure = |(of, value): &(String, f64)| with_unit(*value, unit(of).map_or("", String::as_str));
+            figures.iter().map(figure).collect::<Vec<_>>().join("; ")
+        }
         None => "nothing".to_owned(),
+    }
+}
+
+/// What is to be said of a verdict: why it differs, or what it rests on.
+fn remark(judged: &Judged) -> Option<String> {
+    match (judged.verdict, judged.item.ours) {
+        (Verdict::KnownToDiffer, _) => judged.item.differs.clone(),
+        (Verdict::Shown, _) => judged.basis.clone(),
+        (Verdict::Differs, Some(ours)) => Some(format!("ours was {}", with_unit(ours, &judged.item.unit))),
+        (Verdict::Differs, None) => {
+            let was = |check: &Check| with_unit(check.ours, &check.unit);
+            Some(format!("ours was {}", judged.item.check.iter().map(was).collect::<Vec<_>>().join("; ")))
+        }
+        _ => None,
     }
 }
 
@@ -71,14 +90,12 @@ pub fn lines(report: &Report) -> Vec<(String, Option<Verdict>)> {
         let (name, ours, published) = (verdict.name(), ours(judged), published(judged));
         let line = format!("  {name:<17} {:<12} {}: {ours} [{published}]", item.place, item.what);
         lines.push((line, Some(verdict)));
-        if verdict == Verdict::KnownToDiffer {
-            let why = item.differs.as_deref().unwrap_or_default();
-            lines.push((format!("  {:<17} {why}", ""), Some(verdict)));
+        if let Some(remark) = remark(judged) {
+            lines.push((format!("  {:<17} {remark}", ""), Some(verdict)));
         }
     }
     let count = |verdict| report.judged.iter().filter(|judged| judged.verdict == verdict).count();
-    let counts = [Verdict::Agrees, Verdict::KnownToDiffer, Verdict::Differs, Verdict::Missing]
-        .map(|verdict| (count(verdict), verdict.name()));
+    let counts = Verdict::ALL.map(|verdict| (count(verdict), verdict.name()));
     let counts: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
     lines.push((format!("{}: {}", report.name, counts.join("; ")), None));
@@ -130,10 +147,7 @@ fn table(judged: &[Judged]) -> String {
             Verdict::Agrees => judged.verdict.name().to_owned(),
             _ => format!("<span class=\"warning\">{}</span>", judged.verdict.name()),
         };
-        let why = match (&judged.item.differs, judged.verdict) {
-            (Some(why), Verdict::KnownToDiffer) => format!("<br>{}", escape(why)),
-            _ => String::new(),
-        };
+        let why = remark(judged).map_or_else(String::new, |why| format!("<br>{}", escape(&why)));
         let _ = write!(
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{verdict}{why}</td></tr>",

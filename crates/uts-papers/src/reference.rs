@@ -1,9 +1,14 @@
 //! What papers have published: a file for each in `reference/`, with the paper's own figures and
-//! statements.
+//! statements, and ours beside them.
+//!
+//! A file cannot be talked round. How near a value must be is said for a kind of figure, not for
+//! one figure. Each value and each checked figure says what ours was, and is held to it. A
+//! statement has no words of its own: it is made of the figures that are checked, and of their
+//! bounds.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A paper's published figures.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -11,8 +16,24 @@ use std::collections::BTreeSet;
 pub struct Reference {
     /// Author, title, year.
     pub paper: String,
+    /// How near values must be, by the kind of figure.
+    #[serde(default)]
+    pub tolerance: BTreeMap<String, Tolerance>,
+    /// What results rest on that the paper does not give: why such an item is shown at most.
+    #[serde(default)]
+    pub basis: BTreeMap<String, String>,
     /// What is judged, in the order of the report.
     pub item: Vec<Item>,
+}
+
+/// How near values of a kind must be.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// As a share of the published value, 0 to 1.
+    pub share: f64,
+    /// Where it comes from.
+    pub why: String,
 }
 
 /// A published figure or statement.
@@ -23,46 +44,173 @@ pub struct Item {
     pub id: String,
     /// Where in the paper it is, as `table 1`, `figure 5` or `section 2.1`.
     pub place: String,
-    /// What it says.
+    /// What it is about.
     pub what: String,
     /// The published value.
     pub published: Option<f64>,
     /// The unit of the value; empty for a number.
     #[serde(default)]
     pub unit: String,
-    /// How far from the published value ours may be, as a share of it.
-    pub tolerance: Option<f64>,
-    /// The statement that ours must bear out, where there is no value.
-    pub shape: Option<String>,
+    /// The kind of figure: how far from the published value ours may be.
+    pub tolerance: Option<String>,
+    /// Ours, where the item is a value.
+    pub ours: Option<f64>,
+    /// How far ours is from the published value, in per cent of it.
+    pub off: Option<f64>,
+    /// What is checked, where the item is a statement.
+    #[serde(default)]
+    pub check: Vec<Check>,
+    /// How near to what is said here ours must come again, as a share; the engine's own results
+    /// move with the engine.
+    #[serde(default = "held")]
+    pub held: f64,
+    /// What of [`Reference::basis`] it rests on, if it does.
+    pub basis: Option<String>,
     /// Why ours is known to differ, if it is.
     pub differs: Option<String>,
+}
+
+/// A figure of a statement.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// The figure, in the words of the experiment that measures it.
+    pub of: String,
+    /// Its unit; empty for a number.
+    #[serde(default)]
+    pub unit: String,
+    /// It is no less.
+    pub min: Option<f64>,
+    /// It is no more.
+    pub max: Option<f64>,
+    /// Ours.
+    pub ours: f64,
+}
+
+/// Virtual time repeats to the byte; figures are written with four digits or more.
+const fn held() -> f64 {
+    0.002
+}
+
+/// Nothing is measured finer; it counts where a figure is 0.
+pub(crate) const SLIGHT: f64 = 1e-6;
+
+impl Check {
+    /// Whether a figure is within the bounds.
+    pub fn admits(&self, value: f64) -> bool {
+        // Written so that a value that is no number is outside.
+        self.min.is_none_or(|min| value >= min - SLIGHT) && self.max.is_none_or(|max| value <= max + SLIGHT)
+    }
+
+    /// Whether a figure has come again.
+    pub fn holds(&self, value: f64, held: f64) -> bool {
+        comes_again(value, self.ours, held)
+    }
+
+    /// What it claims.
+    pub fn claim(&self) -> String {
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
+        let bounds = match (self.min, self.max) {
+            (Some(min), Some(max)) if min == max => format!("{min}{unit}"),
+            (Some(min), Some(max)) => format!("{min} to {max}{unit}"),
+            (Some(min), None) => format!("at least {min}{unit}"),
+            (None, Some(max)) => format!("at most {max}{unit}"),
+            (None, None) => "anything".to_owned(),
+        };
+        format!("{}: {bounds}", self.of)
+    }
+}
+
+impl Item {
+    /// Whether a value has come again.
+    pub fn holds(&self, value: f64) -> bool {
+        self.ours.is_some_and(|ours| comes_again(value, ours, self.held))
+    }
+
+    /// Whether a value is as far from the published one as the item says.
+    pub fn is_off_as_said(&self, value: f64) -> bool {
+        let (Some(published), Some(said)) = (self.published, self.off) else { return false };
+        let off = (value / published - 1.0) * 100.0;
+        // A tenth of a per cent is how it is written.
+        (off - said).abs() <= 0.1 + (100.0 + said.abs()) * self.held
+    }
+}
+
+fn comes_again(value: f64, ours: f64, held: f64) -> bool {
+    (value - ours).abs() <= (ours.abs() * held).max(SLIGHT)
 }
 
 impl Reference {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is no such file; an item has neither a value with its tolerance nor a statement, or both;
-    /// two items have one name.
+    /// It is no such file; what it says of an item is incomplete, or contradicts itself; two items
+    /// have one name.
     pub fn parse(text: &str) -> Result<Self> {
         let reference: Reference = toml::from_str(text).context("no file of published figures")?;
         let mut names = BTreeSet::new();
         for item in &reference.item {
-            let id = &item.id;
-            ensure!(names.insert(id), "item {id}: another item has this name");
-            match (item.published, item.tolerance, &item.shape) {
-                (Some(value), Some(tolerance), None) => {
-                    ensure!(
-                        value.is_finite() && value != 0.0,
-                        "item {id}: published must be a number other than 0"
-                    );
-                    ensure!((0.0..1.0).contains(&tolerance), "item {id}: tolerance must be from 0 to 1");
-                }
-                (None, None, Some(_)) => {}
-                _ => bail!("item {id}: expected either published and tolerance, or shape"),
-            }
+            ensure!(names.insert(&item.id), "item {}: another item has this name", item.id);
+            reference.check(item).with_context(|| format!("item {}", item.id))?;
         }
         Ok(reference)
+    }
+
+    /// How far from the published value one of this item may be.
+    pub fn share(&self, item: &Item) -> Option<f64> {
+        Some(self.tolerance.get(item.tolerance.as_deref()?)?.share)
+    }
+
+    fn check(&self, item: &Item) -> Result<()> {
+        ensure!((0.0..0.5).contains(&item.held), "held must be from 0 to 0.5");
+        if let Some(basis) = &item.basis {
+            ensure!(self.basis.contains_key(basis), "the file has no basis `{basis}`");
+        }
+        if item.check.is_empty() { self.check_value(item) } else { check_statement(item) }
+    }
+
+    fn check_value(&self, item: &Item) -> Result<()> {
+        let (Some(published), Some(tolerance), Some(ours), Some(off)) =
+            (item.published, &item.tolerance, item.ours, item.off)
+        else {
+            bail!("expected either published, tolerance, ours and off, or check");
+        };
+        ensure!(published.is_finite() && published != 0.0, "published must be a number other than 0");
+        // Whatever is published, 0 is 100 % off.
+        ensure!(ours.is_finite() && ours != 0.0, "ours must be a number other than 0; else it is for check");
+        let share = self.share(item);
+        let share = share.with_context(|| format!("the file has no tolerance `{tolerance}`"))?;
+        ensure!((0.0..1.0).contains(&share), "tolerance {tolerance}: share must be from 0 to 1");
+        let real = (ours / published - 1.0) * 100.0;
+        ensure!(
+            (real - off).abs() <= 0.06 + real.abs() * 1e-3,
+            "ours is {real:+.1} % off what was published, not {off:+} %"
+        );
+        match (real.abs() > share * 100.0 + SLIGHT, item.differs.is_some()) {
+            (true, false) => bail!("ours is {real:+.1} % off, and nothing says why it differs"),
+            (false, true) => bail!("ours is {real:+.1} % off, which does not differ"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_statement(item: &Item) -> Result<()> {
+    let has_value = item.published.is_some() || item.tolerance.is_some();
+    ensure!(!has_value && item.ours.is_none() && item.off.is_none(), "expected either a value or check");
+    let mut names = BTreeSet::new();
+    for check in &item.check {
+        let of = &check.of;
+        ensure!(names.insert(of), "`{of}` is checked twice");
+        ensure!(check.min.is_some() || check.max.is_some(), "`{of}` has no bound");
+        ensure!(
+            check.min.zip(check.max).is_none_or(|(min, max)| min <= max),
+            "`{of}`: min must not be above max"
+        );
+    }
+    match (item.check.iter().all(|check| check.admits(check.ours)), item.differs.is_some()) {
+        (false, false) => bail!("ours is outside the bounds, and nothing says why it differs"),
+        (true, true) => bail!("ours is within the bounds, which does not differ"),
+        _ => Ok(()),
     }
 }
 
@@ -78,27 +226,59 @@ pub fn is_meant(place: &str, by: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn file(item: &str) -> String {
+        format!(
+            "paper = \"A. Uthor, 1985\"\n[tolerance.time]\nshare = 0.05\nwhy = \"w\"\n[basis]\ngiven = \"put in\"\n\
+             [[item]]\nid = \"a\"\nplace = \"table 1\"\nwhat = \"x\"\n{item}"
+        )
+    }
+
+    const VALUE: &str = "published = 4.1\ntolerance = \"time\"\nours = 4.0\noff = -2.4";
+    const CHECK: &str = "[[item.check]]\nof = \"f\"\nmax = 2\nours = 1";
+
     #[test]
-    fn a_value_has_a_tolerance_and_a_statement_has_none() {
-        let file = |item: &str| {
-            format!("paper = \"A. Uthor, 1985\"\n[[item]]\nplace = \"table 1\"\nwhat = \"x\"\n{item}")
-        };
-        let good = Reference::parse(&file("id = \"a\"\npublished = 4.1\ntolerance = 0.05")).expect("good");
-        assert_eq!((good.item[0].published, good.item[0].unit.as_str()), (Some(4.1), ""));
+    fn a_value_says_how_near_it_must_be_what_ours_was_and_how_far_that_is() {
+        let good = Reference::parse(&file(VALUE)).expect("good");
+        assert_eq!((good.item[0].published, good.share(&good.item[0])), (Some(4.1), Some(0.05)));
         for (item, expected) in [
-            ("id = \"a\"\npublished = 4.1", "item a: expected either published and tolerance, or shape"),
-            ("id = \"a\"\npublished = 4.1\ntolerance = 0.1\nshape = \"flat\"", "expected either"),
-            ("id = \"a\"\npublished = 4.1\ntolerance = 1.5", "item a: tolerance must be from 0 to 1"),
-            ("id = \"a\"\npublished = 0\ntolerance = 0.5", "item a: published must be a number other than 0"),
-            ("id = \"a\"\nvalue = 3", "unknown field `value`"),
+            ("published = 4.1".to_owned(), "expected either published, tolerance, ours and off, or check"),
+            (format!("{VALUE}\n{CHECK}"), "expected either a value or check"),
+            (VALUE.replace("4.0", "0.0").replace("-2.4", "-100"), "ours must be a number other than 0"),
+            (VALUE.replace("time", "any"), "the file has no tolerance `any`"),
+            (VALUE.replace("4.1", "0"), "published must be a number other than 0"),
+            (VALUE.replace("4.1", "4.2"), "ours is -4.8 % off what was published, not -2.4 %"),
+            (VALUE.replace("4.0", "4.08"), "ours is -0.5 % off what was published, not -2.4 %"),
+            (VALUE.replace("4.0", "3.0").replace("-2.4", "-26.8"), "and nothing says why it differs"),
+            (format!("{VALUE}\ndiffers = \"y\""), "ours is -2.4 % off, which does not differ"),
+            (format!("{VALUE}\nbasis = \"none\""), "the file has no basis `none`"),
+            ("value = 3".to_owned(), "unknown field `value`"),
             (
-                "id = \"a\"\nshape = \"s\"\n[[item]]\nid = \"a\"\nplace = \"p\"\nwhat = \"x\"\nshape = \"s\"",
+                format!("{VALUE}\n[[item]]\nid = \"a\"\nplace = \"p\"\nwhat = \"x\"\n{CHECK}"),
                 "item a: another",
             ),
         ] {
-            let error = format!("{:#}", Reference::parse(&file(item)).expect_err(item));
+            let error = format!("{:#}", Reference::parse(&file(&item)).expect_err(&item));
             assert!(error.contains(expected), "{item}: {error}");
         }
+    }
+
+    #[test]
+    fn a_statement_is_made_of_figures_with_bounds() {
+        let good = Reference::parse(&file(CHECK)).expect("good");
+        assert_eq!(good.item[0].check[0].claim(), "f: at most 2");
+        let known = CHECK.replace("ours = 1", "ours = 3");
+        for (item, expected) in [
+            (CHECK.replace("max = 2\n", ""), "`f` has no bound"),
+            (CHECK.replace("max = 2", "max = 2\nmin = 3"), "`f`: min must not be above max"),
+            (format!("{CHECK}\n{CHECK}"), "`f` is checked twice"),
+            (known.clone(), "ours is outside the bounds, and nothing says why it differs"),
+            (format!("differs = \"y\"\n{CHECK}"), "ours is within the bounds, which does not differ"),
+            (format!("shape = \"it doubles the speed\"\n{CHECK}"), "unknown field `shape`"),
+        ] {
+            let error = format!("{:#}", Reference::parse(&file(&item)).expect_err(&item));
+            assert!(error.contains(expected), "{item}: {error}");
+        }
+        assert!(Reference::parse(&file(&format!("differs = \"y\"\n{known}"))).is_ok());
     }
 
     #[test]

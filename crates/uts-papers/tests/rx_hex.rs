@@ -13,8 +13,8 @@ fn the_paper_is_borne_out_and_repeats_to_the_byte() {
 }
 
 #[test]
-fn a_wrong_value_is_caught() {
-    done::a_wrong_value_is_caught(&paper(), "3", "figure3.transmissions");
+fn what_is_planted_is_caught() {
+    done::what_is_planted_is_caught(&paper());
 }
 
 /// Each place can be judged without the others.

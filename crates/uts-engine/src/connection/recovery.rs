@@ -19,9 +19,18 @@ impl Ways {
     /// Data of a flow has arrived.
     pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        flow.send.buffer.on_acknowledged(range.clone());
-        flow.send.on_settled(range);
+        let outbound = self.outbound.as_ref();
+        let mechanism = outbound.and_then(|o| Some(&o.stack(flow.send.group)?.retransmission));
+        flow.send.on_arrived(range, mechanism);
         self.after_send_change(id);
+    }
+
+    /// Units of a flow count that have become whole without an arrival: something of them was given
+    /// up, or another mechanism is in use.
+    pub(super) fn count_whole(&mut self, id: u32) {
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let stack = self.outbound.as_ref().and_then(|outbound| outbound.stack(send.group));
+        send.count_whole(stack.and_then(|stack| stack.retransmission.unit()));
     }
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it
@@ -66,7 +75,9 @@ impl Ways {
     /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked
     /// about all of it.
     pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
-        let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
+        self.count_whole(id);
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let Some(rare) = &mut send.rare else { return };
         let (ranges, number) = rare.awaited.take();
         let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
         let loss = LostPacket { now, number, sent_at: now, next_packet };
@@ -86,7 +97,7 @@ impl Ways {
             let (age, packet) = (loss.now.since(first_sent_at), loss.number);
             let lost = LostData { range: range.clone(), packet, has_waited, losses, age, flow };
             match mechanism.on_lost(&lost) {
-                Response::Repeat(range) => send.buffer.repeat(range),
+                Response::Repeat(range) => send.repeat(range),
                 Response::Abandon(range) => self.give_up(id, range),
                 Response::Covered => {}
                 Response::Wait(until) => {
@@ -128,6 +139,8 @@ impl Ways {
             rare.tries.remove(&range);
         }
         send.buffer.abandon(range);
+        self.count_whole(id);
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
         let offsets =
             self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
         // Where no positions are sent, nobody waits for any, but for the end, which may have gone
@@ -154,7 +167,7 @@ impl Ways {
             if let Some(rare) = &mut send.rare {
                 rare.awaited.remove(range.clone());
             }
-            send.buffer.repeat(range);
+            send.repeat(range);
         }
         self.after_send_change(id);
         Ok(())
@@ -176,6 +189,7 @@ impl Ways {
             sent_to: send.buffer.sent(),
             heard_to: send.buffer.heard_to(),
             next_packet: loss.next_packet,
+            acked_to: outbound.ledger.largest_acked().map_or(0, |largest| largest + 1),
         })
     }
 

@@ -15,6 +15,9 @@ fn every_file_is_read() {
         let read = Named::read(name, name, text).unwrap_or_else(|error| panic!("{error}"));
         assert!(!read.what.is_empty() && !read.settings.is_empty(), "{name}");
         assert_eq!(read.kind == Kind::Classic, read.pinned().len() >= 10, "{name}");
+        // How a protocol finds its losses tells it from others.
+        let names = |function| read.pinned().iter().any(|(f, _)| *f == function);
+        assert!(read.kind != Kind::Classic || names(Function::Finding), "{name} names no finding");
     }
     assert_eq!(all().len(), FILES.len());
     let of = |kind| all().iter().filter(|n| n.kind == kind).count();
@@ -47,14 +50,52 @@ fn service_classes_have_what_is_mandatory() {
         let has = |function| !selection.profile.is_inert(function);
         for (what, marks) in CLASSES {
             let is_there = match what {
+                // Whatever comes late is held back for it, or passed over.
+                "ordered delivery" => {
+                    let sequencing = selection.profile.mechanism(Function::Sequencing);
+                    sequencing.is_some_and(|mechanism| mechanism.name != "unordered")
+                }
                 "loss management" => has(Function::Retransmission) || has(Function::Fec),
                 "congestion management" => has(Function::Congestion),
                 "data flow management" => has(Function::Flow),
-                _ => true,
+                "segmentation and reassembly" => true,
+                _ => panic!("table 3.2 has no row {what}"),
             };
             assert!(is_there || marks[column] == 'O', "{}: {what}", named.name);
         }
-        assert!(named.transport_class.is_some());
+    }
+}
+
+/// Table 4.1: the transport class of each, and whether it asks for order, priority and multicast.
+#[test]
+fn service_classes_are_those_of_the_table() {
+    const ISOCHRONOUS: [&str; 2] = ["interactive isochronous", "distributional isochronous"];
+    const OTHERS: [&str; 2] = ["real-time non-isochronous", "non-real-time non-isochronous"];
+    for (name, class, column, has_priority, is_multicast) in [
+        ("voice-conversation", ISOCHRONOUS[0], "RT-U", false, false),
+        ("teleconferencing", ISOCHRONOUS[0], "RT-U", true, true),
+        ("video-compressed", ISOCHRONOUS[1], "RT-U", true, true),
+        ("video-raw", ISOCHRONOUS[1], "RT-U", true, true),
+        ("manufacturing-control", OTHERS[0], "RT-R", true, true),
+        ("file-transfer", OTHERS[1], "NRT-R", false, false),
+        ("telnet", OTHERS[1], "NRT-R", true, false),
+        ("transaction-processing", OTHERS[1], "NRT-R", false, false),
+        ("remote-file-service", OTHERS[1], "NRT-R", false, true),
+    ] {
+        let named = find(name).expect("listed");
+        assert_eq!(named.transport_class.as_deref(), Some(class), "{name}");
+        assert_eq!(named.reliability_class.as_deref(), Some(column), "{name}");
+        let has = |property: &str| named.settings.iter().any(|(name, _)| name == property);
+        assert_eq!(has("connPriority"), has_priority, "{name}");
+        assert_eq!(named.lacks.iter().any(|lack| lack.contains("multicast")), is_multicast, "{name}");
+    }
+    // Of two that set the same, one says so.
+    let classes: Vec<&Named> = all().iter().filter(|n| n.kind == Kind::ServiceClass).collect();
+    for (n, a) in classes.iter().enumerate() {
+        for b in &classes[n + 1..] {
+            let says = |one: &Named, other: &Named| one.lacks.iter().any(|lack| lack.contains(&other.name));
+            assert!(a.settings != b.settings || says(a, b) || says(b, a), "{} and {}", a.name, b.name);
+        }
     }
 }
 

@@ -249,6 +249,11 @@ pub trait Acknowledgement: Described + DynClone {
     /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets
     /// were sent since the last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
+    /// Whether a packet counts as the last where the window holds back what follows. If it does
+    /// not, the last is the last of all that was written, or one that is alone in flight.
+    fn polls_in_bursts(&self) -> bool {
+        true
+    }
     /// Whether packets are held back from reports until all data of their flows up to theirs is
     /// there.
     fn is_cumulative(&self) -> bool {

@@ -11,6 +11,7 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct PollStatus {
     every: u32,
+    in_bursts: bool,
 }
 
 impl PollStatus {
@@ -22,15 +23,26 @@ impl PollStatus {
         what: "the receiver reports when the sender polls",
         mandatory: true,
         consent: Consent::NotNeeded,
-        params: &[Param {
-            name: "every",
-            unit: Unit::Packets,
-            default: 32,
-            min: 1,
-            max: 1024,
-            bold: Bold::Above,
-            what: "how many packets the sender sends from poll to poll",
-        }],
+        params: &[
+            Param {
+                name: "every",
+                unit: Unit::Packets,
+                default: 32,
+                min: 1,
+                max: 1024,
+                bold: Bold::Above,
+                what: "how many packets the sender sends from poll to poll",
+            },
+            Param {
+                name: "bursts",
+                unit: Unit::Count,
+                default: 1,
+                min: 0,
+                max: 1,
+                bold: Bold::Neither,
+                what: "1 = the last packet of a burst polls, too; 0 = only the last of all that was written (Rx)",
+            },
+        ],
         needs: &[],
         facts: Facts { unasked: Unasked::Choice(2), ..Facts::PLAIN },
         predict: |params, facts, p| {
@@ -47,7 +59,7 @@ impl PollStatus {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        PollStatus { every: params.get(0) }
+        PollStatus { every: params.get(0), in_bursts: params.get(1) == 1 }
     }
 }
 
@@ -61,6 +73,10 @@ impl Acknowledgement for PollStatus {
 
     fn delay_max(&self, _: &RoundTrip) -> Duration {
         Duration::ZERO
+    }
+
+    fn polls_in_bursts(&self) -> bool {
+        self.in_bursts
     }
 
     fn poll(&self, unpolled: u32, last: bool) -> bool {

@@ -40,6 +40,12 @@ struct Order {
     before_packet: u64,
 }
 
+impl Order {
+    fn covers(&self, range: &Range<u64>) -> bool {
+        self.range.start <= range.start && range.end <= self.range.end
+    }
+}
+
 impl Blast {
     /// Its entry in the library.
     pub const INFO: Mechanism = Mechanism {
@@ -128,11 +134,7 @@ impl Retransmission for Blast {
     fn on_lost(&mut self, lost: &LostData) -> Response {
         let SentData { now, timeout, heard_to, .. } = lost.flow;
         // retransmission.md R-19.
-        let is_covered = |last: &Order| {
-            lost.packet < last.before_packet
-                && last.range.start <= lost.range.start
-                && lost.range.end <= last.range.end
-        };
+        let is_covered = |last: &Order| lost.packet < last.before_packet && last.covers(&lost.range);
         if self.last.as_deref().is_some_and(is_covered) {
             return Response::Covered;
         }
@@ -142,6 +144,11 @@ impl Retransmission for Blast {
             return Response::Wait(now + timeout);
         }
         Response::Repeat(self.order(&lost.range, &lost.flow))
+    }
+
+    fn unit(&self) -> Option<u64> {
+        // retransmission.md R-18.
+        (self.strategy != Strategy::Selective).then_some(self.unit_bytes)
     }
 
     fn demand(&self) -> Option<Box<dyn Demand>> {
@@ -155,6 +162,11 @@ impl Retransmission for Blast {
         let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
         let mut orders: Vec<Range<u64>> = Vec::new();
         for range in sent {
+            // retransmission.md R-19: the receiver asks again before what it asked for can be there.
+            let is_unanswered = |last: &Order| flow.acked_to <= last.before_packet && last.covers(range);
+            if self.strategy != Strategy::Selective && self.last.as_deref().is_some_and(is_unanswered) {
+                continue;
+            }
             // One order for a unit is enough, unless each asks for itself.
             if orders.last().is_none_or(|order| range.end > order.end) {
                 orders.push(self.order(range, flow));
@@ -209,6 +221,7 @@ mod tests {
             sent_to: 3 * UNIT,
             heard_to: 3 * UNIT,
             next_packet,
+            acked_to: next_packet,
         }
     }
 
@@ -247,6 +260,19 @@ mod tests {
         assert_eq!(silent.on_lost(&lost), Response::Covered, "the unit is under way again");
         lost.packet = 60;
         assert_eq!(silent.on_lost(&lost), Response::Repeat(UNIT..2 * UNIT), "that was lost again");
+    }
+
+    #[test]
+    fn an_ask_orders_nothing_again_until_what_it_ordered_is_reported() {
+        for strategy in [2, 3] {
+            let mut blast = blast(strategy);
+            let mut ask = |acked_to| {
+                let flow = SentData { acked_to, ..flow(50) };
+                blast.on_feedback(&words(&MISSING), &flow).expect("ranges").len()
+            };
+            assert_eq!([ask(40), ask(40), ask(50), ask(51)], [1, 0, 0, 1], "strategy {strategy}");
+        }
+        assert_eq!([1, 2, 3, 4].map(|n| blast(n).unit()), [Some(UNIT), Some(UNIT), Some(UNIT), None]);
     }
 
     #[test]

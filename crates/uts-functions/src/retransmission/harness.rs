@@ -222,6 +222,7 @@ impl Run {
             sent_to: self.sent_to,
             heard_to: self.acked.last().map_or(0, |last| last.end),
             next_packet: self.next_packet,
+            acked_to: self.next_packet,
         }
     }
 
@@ -359,8 +360,14 @@ fn exchanges_on_the_way_lose_nothing() {
 fn go_back_n_covers_what_it_has_ordered_and_no_more() {
     let mut slot = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
     let mut lost = |range, packet, next_packet| {
-        let flow =
-            SentData { now: Time::ZERO, timeout: Duration::ZERO, sent_to: 100, heard_to: 0, next_packet };
+        let flow = SentData {
+            now: Time::ZERO,
+            timeout: Duration::ZERO,
+            sent_to: 100,
+            heard_to: 0,
+            next_packet,
+            acked_to: 0,
+        };
         slot.on_lost(&LostData { range, packet, has_waited: false, losses: 1, age: Duration::ZERO, flow })
     };
     assert_eq!(lost(50..60, 5, 10), Response::Repeat(50..100));

@@ -6,7 +6,7 @@
 //!
 //! A mechanism may have a half at the receiver, a [`Demand`], which asks for what is missing. Data
 //! that is lost and has not been asked for yet waits with the function ([`Awaited`]), so that no
-//! exchange forgets it.
+//! exchange forgets it. So does data that has arrived without the rest of its unit ([`Withheld`]).
 
 use crate::facts::PathFacts;
 use crate::feedback::BadFeedback;
@@ -21,6 +21,7 @@ pub use demand::{Demand, Received};
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 pub use tries::Tries;
+pub use withheld::Withheld;
 
 mod awaited;
 pub mod blast;
@@ -35,6 +36,7 @@ pub mod nak;
 pub mod none;
 pub mod selective;
 mod tries;
+mod withheld;
 
 /// Data of one flow that was in a transmission declared lost.
 #[derive(Clone, Debug)]
@@ -68,6 +70,8 @@ pub struct SentData {
     pub heard_to: u64,
     /// The next packet number to be sent.
     pub next_packet: u64,
+    /// Packets from this number on have not been reported.
+    pub acked_to: u64,
 }
 
 /// What to do about lost data.
@@ -95,6 +99,12 @@ pub trait Retransmission: Described + DynClone {
     /// Whether it has to know how often data was lost, and how old it is.
     fn counts(&self) -> bool {
         false
+    }
+
+    /// Positions of a unit, if nothing of one counts as arrived until all of it has. What it repeats
+    /// is then repeated with what has arrived ([`Withheld`]).
+    fn unit(&self) -> Option<u64> {
+        None
     }
 
     /// The half of this mechanism at the receiver, if it has one (a fact of its entry: `speaks`).

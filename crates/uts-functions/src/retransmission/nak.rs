@@ -112,6 +112,7 @@ mod tests {
             sent_to: 500,
             heard_to,
             next_packet: 50,
+            acked_to: 8,
         };
         LostData { range, packet: 7, has_waited, losses: 1, age: Duration::ZERO, flow }
     }

@@ -301,6 +301,11 @@ impl SendBuffer {
         self.done.last().map_or(0, |last| last.end)
     }
 
+    /// Whether all of these positions have arrived at the peer, or were given up.
+    pub fn counts(&self, range: &Range<u64>) -> bool {
+        self.done.contains_range(range)
+    }
+
     /// Whether everything, the end included, is acknowledged or given up and the peer has been
     /// told.
     pub fn is_complete(&self) -> bool {

@@ -77,7 +77,7 @@ impl Design {
 
     fn with(timing: Choice, timers: Timers, samples: Samples) -> Result<Self> {
         let settings = [("frozen", u64::from(timers == Timers::Frozen)), ("back-off", 0)];
-        let asks = choice(Function::Acknowledgement, "poll-status", &[("every", ASKS_EVERY)])?;
+        let asks = choice(Function::Acknowledgement, "poll-status", &[("every", ASKS_EVERY), ("bursts", 0)])?;
         let profile = Profile::bare()
             .with(Function::Timing, timing)
             .with(Function::Finding, choice(Function::Finding, "expiry", &settings)?)

@@ -13,6 +13,8 @@ const PAD: f64 = 8.0;
 const BOX_GAP: f64 = 22.0;
 const ROW_GAP: f64 = 64.0;
 const MARGIN: f64 = 20.0;
+/// Bold text is so much wider than plain.
+const BOLD: f64 = 1.12;
 /// Names of mechanisms in a line of a box.
 const NAMES_A_LINE: usize = 3;
 
@@ -67,10 +69,18 @@ fn draw(out: &mut String, b: &Placed) {
         let (x, y) = (b.x + b.width / 2.0, b.y + PAD + LINE * (at as f64 + 0.75));
         let _ = writeln!(
             out,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\"{weight}>{}</text>",
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" textLength=\"{:.1}\" \
+             lengthAdjust=\"spacingAndGlyphs\"{weight}>{}</text>",
+            line_width(at, line),
             escape(line)
         );
     }
+}
+
+/// Width of a line of a box, the first of which is bold. It is drawn as wide as this in any font, so
+/// that it stays in its box.
+fn line_width(at: usize, line: &str) -> f64 {
+    wide(line, if at == 0 { FONT * BOLD } else { FONT })
 }
 
 /// Each node in the row of its depth, rows in the middle above each other.
@@ -83,7 +93,8 @@ fn place() -> Vec<Placed> {
         let (mut x, mut tallest) = (MARGIN, 0.0_f64);
         for node in NODES.iter().filter(|node| depth(node) == row) {
             let lines = words(node);
-            let width = lines.iter().map(|line| wide(line, FONT * 1.08)).fold(0.0, f64::max) + 2.0 * PAD;
+            let widths = lines.iter().enumerate().map(|(at, line)| line_width(at, line));
+            let width = widths.fold(0.0, f64::max) + 2.0 * PAD;
             let height = lines.len() as f64 * LINE + 2.0 * PAD;
             boxes.push(Placed { node, lines, x, y, width, height });
             x += width + BOX_GAP;
@@ -128,6 +139,18 @@ mod tests {
                     || b.y + b.height < a.y;
                 assert!(apart, "{} and {}", a.node.name, b.node.name);
             }
+        }
+    }
+
+    #[test]
+    fn each_line_is_drawn_no_wider_than_its_box() {
+        for b in place() {
+            let mut out = String::new();
+            draw(&mut out, &b);
+            let lengths = out.split("textLength=\"").skip(1).filter_map(|rest| rest.split('"').next());
+            let lengths: Vec<f64> = lengths.map(|length| length.parse().expect("a number")).collect();
+            assert_eq!(lengths.len(), b.lines.len(), "{out}");
+            assert!(lengths.iter().all(|length| *length <= b.width - PAD), "{}: {lengths:?}", b.node.name);
         }
     }
 

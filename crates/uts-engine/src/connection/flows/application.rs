@@ -542,6 +542,7 @@ impl Ways {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let messages = flow.send.buffer.expire(now);
         if messages > 0 {
+            self.count_whole(id);
             self.stats.messages_expired += messages as u64;
             self.flows.signals.insert(Signal::Skip(id));
         }

@@ -14,7 +14,7 @@ use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::presentation::Lines;
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
-use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
+use uts_functions::retransmission::{Awaited, Demand, Received, Retransmission as _, Tries, Withheld};
 use uts_functions::segmentation::buffer::{Chunk, SendBuffer};
 use uts_functions::sequencing::Keys;
 use uts_functions::sequencing::reassembly::Reassembly;
@@ -56,6 +56,8 @@ pub(crate) struct Rare {
     pub awaited: Awaited,
     /// How often what is lost was lost, where the mechanism counts.
     pub tries: Tries,
+    /// What has arrived without the rest of its unit, where the mechanism has units.
+    pub withheld: Withheld,
     /// What is outstanding, where flow control looks at that.
     pub sending: Sending,
     /// What was handed over ahead of the flow's rate.
@@ -118,8 +120,41 @@ impl SendHalf {
         chunk.data_bytes.saturating_sub(usize::try_from(covered).unwrap_or(usize::MAX))
     }
 
-    /// Positions have arrived: what was known of them is forgotten.
-    pub fn on_settled(&mut self, range: Range<u64>) {
+    /// Positions have arrived. They count at once, or with the rest of their unit where the
+    /// mechanism has units (retransmission.md R-23).
+    pub fn on_arrived(&mut self, range: Range<u64>, mechanism: Option<&retransmission::Slot>) {
+        let unit = mechanism.and_then(|mechanism| mechanism.unit());
+        if unit.is_some() {
+            self.rare.get_or_insert_default().withheld.insert(range);
+            self.count_whole(unit);
+        } else {
+            self.buffer.on_acknowledged(range.clone());
+            self.on_settled(range);
+        }
+    }
+
+    /// Units that have arrived whole count; without units, all that has arrived does.
+    #[cold]
+    pub fn count_whole(&mut self, unit: Option<u64>) {
+        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.withheld.is_empty()) else { return };
+        let buffer = &self.buffer;
+        let whole = rare.withheld.take_whole(unit, buffer.sent(), |range| buffer.counts(range));
+        for range in whole {
+            self.buffer.on_acknowledged(range.clone());
+            self.on_settled(range);
+        }
+    }
+
+    /// Positions are sent again.
+    pub fn repeat(&mut self, range: Range<u64>) {
+        if let Some(rare) = &mut self.rare {
+            rare.withheld.remove(range.clone());
+        }
+        self.buffer.repeat(range);
+    }
+
+    /// Positions have arrived and count: what was known of them is forgotten.
+    fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
         rare.awaited.remove(range.clone());
         rare.tries.remove(&range);
@@ -149,6 +184,7 @@ impl SendHalf {
                 + rare.keys.heap_bytes()
                 + rare.sending.heap_bytes()
                 + rare.tries.heap_bytes()
+                + rare.withheld.heap_bytes()
         });
         self.buffer.heap_bytes() + rare
     }

@@ -31,7 +31,14 @@ impl Part for Poll {
         let Some(stack) = outbound.stacks.get(packet.stack) else { return };
         let asks_of_probe = packet.reason == Reason::Probe && stack.polls();
         let is_full = outbound.delivery.in_flight + 2 * packet.packet_bytes > outbound.window_bytes();
-        let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, !has_more || is_full);
+        let is_last = if stack.acknowledgement.polls_in_bursts() {
+            !has_more || is_full
+        } else {
+            let buffers = || ways.flows.iter().map(|(_, flow)| &flow.send.buffer);
+            let is_held = || buffers().any(|buffer| buffer.sent() < buffer.written());
+            !has_more && (outbound.ledger.eliciting() == 0 || !is_held())
+        };
+        let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, is_last);
         if asks && packet.left() > 0 {
             Frame::Poll.emit(packet.out);
             packet.polls = true;
@@ -46,7 +53,8 @@ impl Part for Poll {
 mod tests {
     use super::super::super::testing;
     use super::*;
-    use uts_functions::Function;
+    use uts_functions::retransmission::ledger::{Departure, Sent, Tokens};
+    use uts_functions::{Function, Time, library};
 
     #[test]
     fn every_so_many_packets_and_the_last_ask() {
@@ -68,6 +76,44 @@ mod tests {
         assert!(asked.iter().enumerate().all(|(n, asks)| *asks == (n % 32 == 31)), "{asked:?}");
         poll.on_unpolled(31);
         assert!(asks(&mut poll, &mut ways), "those of a run count");
+    }
+
+    /// Rx: the last of a window does not ask (acknowledgement.md R-11).
+    #[test]
+    fn without_bursts_the_last_asks_only_if_nothing_was_written_behind_it() {
+        for (bursts, expected) in [(1, true), (0, false)] {
+            let mechanism = library::by_name(Function::Acknowledgement, "poll-status").expect("known");
+            let choice = mechanism.choice_with(&[("every", 4), ("bursts", bursts)]).expect("in range");
+            let mut ways = testing::ways_with(&[]);
+            let profile = *ways.outbound.as_ref().and_then(|o| o.stack(0)).expect("a stack").profile;
+            ways = testing::ways_under(profile.with(Function::Acknowledgement, choice));
+            let id = ways.flows.open(100).expect("granted").0;
+            let mut poll = Poll::default();
+            let asks = |poll: &mut Poll, ways: &mut Ways| {
+                let frames = testing::written(ways, 100, |packet, ways| {
+                    packet.put(&Frame::Ping);
+                    poll.write(packet, ways);
+                });
+                frames.contains(&Frame::Poll)
+            };
+            let send = &mut ways.flows.get_mut(id).expect("open").send;
+            send.buffer.write(bytes::Bytes::from_static(b"more"));
+            // Another packet is in flight, and the window holds back what was written.
+            let outbound = ways.outbound.as_mut().expect("it sends");
+            outbound.ledger.record(Sent {
+                bytes: 100,
+                epoch: 0,
+                eliciting: true,
+                size_probe: false,
+                departure: Departure::default(),
+                tokens: Tokens::new(),
+                snapshot: outbound.delivery.on_sent(Time::ZERO, 100),
+            });
+            assert_eq!(asks(&mut poll, &mut ways), expected, "bursts = {bursts}");
+            let send = &mut ways.flows.get_mut(id).expect("open").send;
+            while send.buffer.next_chunk(100, u64::MAX).is_some() {}
+            assert!(asks(&mut poll, &mut ways), "bursts = {bursts}: nothing was written behind it");
+        }
     }
 
     #[test]
