@@ -369,6 +369,7 @@ impl Outbound {
             _ => self.reducing(|congestion, delivery| congestion.on_ack(&ack, delivery)),
         }
         self.meter.on_acknowledged(now, packets, &sample, &self.rtt);
+        self.see_timely(now, newest.rtt, (packets, bytes), &sample);
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use core::ops::Range;
 use expiry::Expiries;
 pub use plain::UnsentBytes;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 pub use unsent::{Place, Together, Unsent, UnsentMessages};
 
@@ -49,6 +50,11 @@ impl Segment {
     #[inline]
     fn is_plain(&self) -> bool {
         self.messages == 0 && !self.presented
+    }
+
+    /// Where the last message begins, or the stretch of bytes.
+    fn last_start(&self) -> u64 {
+        self.piece((self.messages as usize).saturating_sub(1), self.piece_bytes()).start
     }
 
     /// The end of its positions, the markers of messages included (segmentation.md R-1).
@@ -468,15 +474,50 @@ impl SendBuffer {
         let mut messages = 0;
         // segmentation.md R-8.
         while let Some(range) = self.expiries.pop_due(now) {
-            let first = self.index_of(range.start);
-            messages += (self.segments.range(first.min(self.segments.len())..))
-                .take_while(|s| s.start < range.end)
-                .flat_map(|s| (0..s.messages as usize).map(|index| s.piece(index, s.piece_bytes())))
-                .filter(|s| range.contains(&s.start) && !self.done.contains_range(&(s.start..s.end())))
-                .count();
+            messages += self.messages_not_done(&range);
             self.abandon(range);
         }
         messages
+    }
+
+    /// Gives up messages of which something waits to be sent, the first time or again, and that
+    /// expire by `at`, but not the last if that is to be kept. Says how many.
+    pub fn expire_waiting(&mut self, at: Time, keeps_last: bool) -> usize {
+        if self.expiries.next().is_none_or(|next| next > at) {
+            return 0;
+        }
+        let kept_from =
+            if keeps_last { self.segments.back().map_or(0, |s| s.last_start()) } else { u64::MAX };
+        // segmentation.md R-15.
+        let mut late: SmallVec<[Range<u64>; 4]> = SmallVec::new();
+        for range in self.expiries.until(at) {
+            let again = self.repeat.iter().map(|r| r.start.max(range.start)..r.end.min(range.end));
+            late.extend(again.filter(|r| !r.is_empty()));
+            let end = range.end.min(kept_from);
+            if end > self.sent {
+                late.push(range.start.max(self.sent).min(end)..end);
+            } else if self.repeat.is_empty() && range.end <= self.sent {
+                // Those before it have left.
+                break;
+            }
+        }
+        let mut messages = 0;
+        for range in late {
+            let start = self.begin_of(range.start).unwrap_or(range.start);
+            messages += self.messages_not_done(&(start..range.end));
+            self.abandon(range);
+        }
+        messages
+    }
+
+    /// How many messages begin in a range and are not done.
+    fn messages_not_done(&self, range: &Range<u64>) -> usize {
+        let first = self.index_of(range.start);
+        (self.segments.range(first.min(self.segments.len())..))
+            .take_while(|s| s.start < range.end)
+            .flat_map(|s| (0..s.messages as usize).map(|index| s.piece(index, s.piece_bytes())))
+            .filter(|s| range.contains(&s.start) && !self.done.contains_range(&(s.start..s.end())))
+            .count()
     }
 
     /// When the next message expires.

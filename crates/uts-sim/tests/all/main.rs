@@ -42,4 +42,5 @@ mod slow_lines;
 mod small_paths;
 mod sources;
 mod stream_lines;
+mod timely;
 mod turns;

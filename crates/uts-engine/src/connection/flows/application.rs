@@ -241,6 +241,10 @@ impl Connection {
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
             return Err(WriteError::Unknown);
         };
+        if let (Some(outbound), Some(lifetime)) = (outbound.as_mut(), lifetime) {
+            let bytes = messages.front().map_or(0, |message| message.len());
+            outbound.on_message_with_lifetime(now, lifetime, bytes);
+        }
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
         let is_plain = judge.is_none()
@@ -542,9 +546,14 @@ impl Ways {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let messages = flow.send.buffer.expire(now);
         if messages > 0 {
-            self.count_whole(id);
-            self.stats.messages_expired += messages as u64;
-            self.flows.signals.insert(Signal::Skip(id));
+            self.note_expired(id, messages);
         }
+    }
+
+    /// Notes messages of a flow that were given up.
+    pub(in crate::connection) fn note_expired(&mut self, id: u32, messages: usize) {
+        self.count_whole(id);
+        self.stats.messages_expired += messages as u64;
+        self.flows.signals.insert(Signal::Skip(id));
     }
 }

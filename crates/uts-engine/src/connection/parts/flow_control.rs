@@ -43,6 +43,15 @@ const SKIPS_PART: u32 = 2;
 const SKIPS_APART_MIN: Duration = Duration::from_millis(10);
 const SKIPS_APART_MAX: Duration = Duration::from_secs(1);
 
+impl FlowControl {
+    /// What waits to be sent has been given up for want of room on the way: the notice goes with
+    /// what leaves instead (segmentation.md R-7).
+    pub fn hold_skips(&mut self, now: Time, ways: &Ways) {
+        let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        self.skips_held_until = now + rtt.clamp(SKIPS_APART_MIN, SKIPS_APART_MAX);
+    }
+}
+
 impl Part for FlowControl {
     fn interest(&self, ways: &Ways) -> Interest {
         let is_held =

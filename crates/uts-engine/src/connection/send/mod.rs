@@ -5,4 +5,5 @@ pub(in crate::connection) mod gate;
 pub(in crate::connection) mod outbound;
 pub(in crate::connection) mod outgoing;
 pub(in crate::connection) mod run;
+mod timely;
 mod timeouts;

@@ -1,6 +1,7 @@
 //! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the
 //! direction share.
 
+use super::timely::Timely;
 use super::timeouts::{Each, each_of};
 use crate::connection::allowance::{Admission, Allowance};
 use crate::connection::parts::{Token, has_repair};
@@ -83,6 +84,8 @@ pub(crate) struct Outbound {
     /// nothing of the way there. (migration.md M-7)
     pub first_of_place: u64,
     pub bursts: Bursts,
+    /// Where messages have lifetimes: which can arrive in time. In a box, since most have none.
+    pub(super) timely: Option<Box<Timely>>,
 }
 
 /// How packets with data follow each other: those that leave before the sender has nothing more to
@@ -151,6 +154,7 @@ impl Outbound {
             has_waited: false,
             first_of_place: 0,
             bursts: Bursts::default(),
+            timely: None,
         };
         outbound.set_departure();
         Some(outbound)
@@ -204,6 +208,7 @@ impl Outbound {
             self.timing.on_sample(&mut self.rtt, sample);
         }
         (self.bucket, self.batch_pace, self.paced_until) = (Bucket::default(), None, None);
+        self.timely = None;
         self.meter = Meter::new();
         self.set_departure();
     }
@@ -462,7 +467,7 @@ impl Outbound {
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         let must_wait = self.allowance.admission == Admission::Waits;
-        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
+        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() || !self.is_timely() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's

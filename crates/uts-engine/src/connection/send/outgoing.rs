@@ -23,12 +23,17 @@ impl Connection {
             return None;
         }
         self.wake(now);
+        if self.ways.drop_late(now) {
+            self.parts.flow_control.hold_skips(now, &self.ways);
+        }
         self.ways.outbound_mut(Outbound::begin_batch);
         let (mut full, mut segment, mut has_tried) = (None, None, false);
         // migration.md M-3
         let trial = Some(self.amplification_room()).filter(|room| *room < usize::MAX);
+        // Where packets wait for each other on the way, each is asked whether it is in time.
+        let one_by_one = trial.is_some() || self.ways.outbound.as_ref().is_some_and(Outbound::is_late);
         let (mut packets, packets_max) =
-            (0, if trial.is_some() { 1 } else { self.ways.config.batch_packets_max.max(1) });
+            (0, if one_by_one { 1 } else { self.ways.config.batch_packets_max.max(1) });
         while packets < packets_max {
             let before = out.len();
             let Some(reason) = self.next_packet(now) else { break };
@@ -79,8 +84,9 @@ impl Connection {
     /// Bytes of a full packet. Where data flows so fast that processors are the limit, its payload
     /// is whole blocks of the cipher: what is behind them costs more than to leave it out.
     fn full_packet_bytes(&self) -> usize {
-        let bytes = self.parts.size.current();
-        let Some(outbound) = self.ways.outbound.as_ref().filter(|outbound| outbound.is_fast()) else {
+        let Some(outbound) = self.ways.outbound.as_ref() else { return self.parts.size.current() };
+        let bytes = self.parts.size.current().min(outbound.timely_packet_bytes());
+        let Some(outbound) = Some(outbound).filter(|outbound| outbound.is_fast()) else {
             return bytes;
         };
         let [stack @ SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice()

@@ -36,6 +36,11 @@ impl Expiries {
         self.entries.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// The positions of those that are worthless by then, the last first.
+    pub(super) fn until(&self, at: Time) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.entries.range(..=(at, u64::MAX)).rev().map(|((_, start), end)| *start..*end)
+    }
+
     /// The positions of the next ones that are worthless by now.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Range<u64>> {
         let next = self.entries.first_entry().filter(|entry| entry.key().0 <= now)?;

@@ -1,0 +1,360 @@
+//! Messages that are worthless after a while: which of them can still arrive in time, and how much
+//! may be on the way so that what is sent does (segmentation.md ).
+
+use crate::config::PACKET_BYTES_LEAST;
+use crate::connection::{Outbound, Ways};
+use core::time::Duration;
+use uts_functions::congestion::RateSample;
+use uts_functions::{Rate, Time};
+
+/// For how long after the last message with a lifetime the way is kept clear for the next one.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// A queue stands if no packet met a shorter one for two round trips, and for so long (RFC 8289
+/// section 4.2: an interval of 100 ms). Bursts and delays that vary make none.
+const STANDS_ROUNDS: u32 = 2;
+const STANDS_MIN: Duration = Duration::from_millis(100);
+
+/// The rate is measured over so many round trips and so much time at least, and anew after a pause.
+const STRETCH_ROUNDS: u32 = 2;
+const STRETCH_ROUNDS_MAX: u32 = 8;
+const STRETCH_MIN: Duration = Duration::from_millis(200);
+
+/// It falls by no more than to such a share at a time.
+const DECREASE_MAX: f64 = 0.9;
+
+/// The round trip without a queue is measured again after so long (draft-ietf-ccwg-bbr:
+/// ProbeRTTInterval is 5 s).
+const EMPTY_AFTER: Duration = Duration::from_secs(10);
+
+/// Of the time that a message has beyond that which the way takes, such a part may be spent in the
+/// queue on the way. The rest is for the wait for its turn here.
+const QUEUE_PART: u32 = 2;
+
+/// Less is kept on the way once a queue stands that is so many times as long (7/4): messages are
+/// late for it. A queue that others fill, and in which messages are in time, is left alone.
+const LATE_OF: (u32, u32) = (7, 4);
+
+/// Where less than such a share arrives of what arrived when it began, others have taken the rest.
+const SHARE_KEPT: f64 = 0.7;
+
+/// A queue that has not become shorter after so many round trips is not this sender's, or not its
+/// alone: to send less does not help.
+const ROUNDS_TO_OBEY: u32 = 6;
+
+/// After that it is tried again, each time after twice as long, up to so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(160);
+
+/// Bytes of a packet around a message, about.
+const AROUND_BYTES: usize = 48;
+
+/// What has arrived since an acknowledgement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    since: Time,
+    bytes: u64,
+    /// Packets have waited for each other all the while.
+    busy: bool,
+}
+
+/// The shortest queue of a while, and of the while before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    since: Time,
+    samples: u32,
+    shortest: Duration,
+    before: Duration,
+}
+
+impl Standing {
+    fn on_sample(&mut self, now: Time, queue: Duration, interval: Duration) {
+        self.shortest = if self.samples == 0 { queue } else { self.shortest.min(queue) };
+        self.samples += 1;
+        if now.since(self.since) >= interval {
+            self.before = if self.samples > 2 { self.shortest } else { Duration::ZERO };
+            (self.since, self.samples) = (now, 0);
+        }
+    }
+}
+
+/// Whether less is kept on the way than congestion control allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeping {
+    /// No, and not before this instant.
+    Not(Time),
+    /// Yes, and it is looked again then. The queue has been found to follow, or that is yet to be
+    /// seen.
+    Until { at: Time, follows: bool },
+}
+
+/// What is known of a path over which messages are to arrive in time.
+#[derive(Debug)]
+pub(crate) struct Timely {
+    /// The shortest lifetime of messages that were handed over lately, and until when that counts.
+    lifetime: Duration,
+    until: Time,
+    /// Bytes of the longest of them.
+    message_bytes: usize,
+    /// Bytes of the packets that arrived, about.
+    packet_bytes: u64,
+    /// The smallest round trip, and when it was measured.
+    empty: Option<(Duration, Time)>,
+    /// Nothing leaves before the way is empty, so that the round trip without a queue is seen.
+    empties: bool,
+    /// What the path delivers, as far as it was asked to.
+    rate: Rate,
+    /// What it is measured from.
+    stretch: Stretch,
+    /// It was measured while packets waited for each other.
+    is_busy: bool,
+    standing: Standing,
+    keeping: Keeping,
+    again_after: Duration,
+    /// What the path delivered when that began, or more since.
+    asked: Rate,
+    /// Something has waited for it, or was given up.
+    holds: bool,
+    /// Bytes that may be in flight.
+    limit_bytes: u64,
+}
+
+impl Timely {
+    fn new(lifetime: Duration) -> Self {
+        Timely {
+            lifetime,
+            until: Time::ZERO,
+            message_bytes: 0,
+            packet_bytes: 0,
+            empty: None,
+            empties: false,
+            rate: Rate::default(),
+            stretch: Stretch::default(),
+            is_busy: false,
+            standing: Standing::default(),
+            keeping: Keeping::Not(Time::ZERO),
+            again_after: AGAIN_AFTER,
+            asked: Rate::default(),
+            holds: false,
+            limit_bytes: u64::MAX,
+        }
+    }
+
+    /// A message of so many bytes is handed over.
+    fn on_message(&mut self, now: Time, lifetime: Duration, bytes: usize) {
+        self.message_bytes = if now >= self.until { bytes } else { self.message_bytes.max(bytes) };
+        if lifetime <= self.lifetime || now >= self.until {
+            (self.lifetime, self.until) = (lifetime, now + lifetime.max(KEPT_FOR));
+        }
+    }
+
+    fn empty(&self) -> Duration {
+        self.empty.map_or(Duration::ZERO, |(empty, _)| empty)
+    }
+
+    /// How long a packet may wait on the way.
+    fn allowed(&self) -> Duration {
+        self.lifetime.saturating_sub(self.empty() / 2) / QUEUE_PART
+    }
+
+    /// How long a packet takes to leave.
+    fn own(&self) -> Duration {
+        self.time_for(self.packet_bytes)
+    }
+
+    /// How long so many bytes take to leave; nothing where that is not known.
+    fn time_for(&self, bytes: u64) -> Duration {
+        if self.rate == Rate::default() { Duration::ZERO } else { self.rate.time_for(bytes) }
+    }
+
+    /// Packets were acknowledged, the newest of which took `rtt` for its round trip.
+    fn on_acknowledged(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        (packets, bytes): (u64, u64),
+        sample: &RateSample,
+    ) {
+        self.packet_bytes = match self.packet_bytes {
+            0 => bytes / packets.max(1),
+            known => (known * 7 + bytes / packets.max(1)) / 8,
+        };
+        let was_alone = sample.tx_in_flight <= bytes;
+        if self.empty.is_none_or(|(empty, _)| rtt <= empty) || (self.empties && was_alone) {
+            self.empty = Some((rtt, now));
+            self.empties &= !was_alone;
+        }
+        let queue = rtt.saturating_sub(self.empty());
+        self.standing.on_sample(now, queue, (self.empty() * STANDS_ROUNDS).max(STANDS_MIN));
+        self.measure(now, rtt, queue, bytes);
+        self.keep(now, rtt);
+        self.limit_bytes = match self.keeping {
+            Keeping::Not(_) => u64::MAX,
+            Keeping::Until { .. } => {
+                self.rate.bytes_in(self.empty() + self.allowed()).max(2 * self.packet_bytes)
+            }
+        };
+    }
+
+    /// What is delivered while packets wait for each other is what the path can deliver; what is
+    /// delivered otherwise, it can at least.
+    fn measure(&mut self, now: Time, rtt: Duration, queue: Duration, bytes: u64) {
+        let took = now.since(self.stretch.since);
+        if self.stretch.since == Time::ZERO || took > (rtt * STRETCH_ROUNDS_MAX).max(STRETCH_MIN * 4) {
+            self.stretch = Stretch { since: now, bytes: 0, busy: true };
+            return;
+        }
+        self.stretch.bytes += bytes;
+        self.stretch.busy &= queue > self.own() / 2;
+        if took >= (rtt * STRETCH_ROUNDS).max(STRETCH_MIN) {
+            let rate = Rate::from_delivery(self.stretch.bytes, took);
+            self.is_busy = self.stretch.busy;
+            // A stretch in which packets were lost, or were too few, gives less.
+            let least = if self.is_busy { self.rate.mul_f64(DECREASE_MAX) } else { self.rate };
+            self.rate = least.max(rate);
+            self.stretch = Stretch { since: now, bytes: 0, busy: true };
+        }
+    }
+
+    /// Begins to keep less on the way where a queue stands, and ends that where it is of no use.
+    fn keep(&mut self, now: Time, rtt: Duration) {
+        // segmentation.md.
+        let standing = self.standing.before;
+        match self.keeping {
+            Keeping::Not(until) => {
+                // What waits longer is late, whatever is done.
+                let is_late = standing.saturating_mul(LATE_OF.1) > self.allowed().saturating_mul(LATE_OF.0);
+                if is_late && self.is_busy && now >= until && now < self.until {
+                    self.keeping = Keeping::Until { at: now + rtt * ROUNDS_TO_OBEY, follows: false };
+                    self.empties = true;
+                    self.asked = self.rate;
+                }
+            }
+            Keeping::Until { .. } if now >= self.until => {
+                (self.keeping, self.empties) = (Keeping::Not(now), false);
+            }
+            Keeping::Until { at, .. } if now < at => {}
+            Keeping::Until { follows, .. } => {
+                let own = self.asked.time_for(self.packet_bytes);
+                let is_shrinking = self.rate < self.asked.mul_f64(SHARE_KEPT);
+                if is_shrinking || standing > (self.allowed() * 5 / 4).max(own * 3 / 2) {
+                    self.keeping = Keeping::Not(now + self.again_after);
+                    self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);
+                    self.empties = false;
+                } else if follows && !self.holds {
+                    (self.keeping, self.empties) = (Keeping::Not(now), false);
+                } else {
+                    self.keeping = Keeping::Until { at: now + rtt * ROUNDS_TO_OBEY, follows: true };
+                    self.holds = false;
+                    self.asked = self.asked.max(self.rate);
+                    self.again_after = AGAIN_AFTER;
+                    self.empties |= self.empty.is_some_and(|(_, at)| now.since(at) > EMPTY_AFTER);
+                }
+            }
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.limit_bytes != u64::MAX
+    }
+
+    /// Whether another packet may leave while so much is in flight.
+    fn admits(&self, in_flight: u64) -> bool {
+        if self.empties { in_flight == 0 } else { in_flight + self.packet_bytes <= self.limit_bytes }
+    }
+
+    /// How long what leaves now is on its way, as far as that is known: half of the round trip, and
+    /// where packets wait for each other, for those before it and for itself.
+    fn takes(&self, in_flight: u64) -> Duration {
+        // segmentation.md R-15.
+        let half = self.empty() / 2;
+        if !self.keeps() {
+            return half;
+        }
+        let ahead = self.time_for(in_flight + self.packet_bytes).saturating_sub(self.empty());
+        half + self.own() + ahead
+    }
+
+    /// Bytes of a packet at the most: where a packet takes long, what is in it waits for all of it.
+    fn packet_bytes_max(&self) -> usize {
+        if !self.keeps() {
+            return usize::MAX;
+        }
+        let short = self.rate.bytes_in(self.allowed() / 2) as usize;
+        short.max(self.message_bytes + AROUND_BYTES).max(PACKET_BYTES_LEAST)
+    }
+}
+
+impl Outbound {
+    /// A message of so many bytes is handed over that is worthless after `lifetime`.
+    pub fn on_message_with_lifetime(&mut self, now: Time, lifetime: Duration, bytes: usize) {
+        self.timely.get_or_insert_with(|| Box::new(Timely::new(lifetime))).on_message(now, lifetime, bytes);
+    }
+
+    /// Packets were acknowledged, of so many bytes in all.
+    #[inline]
+    pub fn see_timely(&mut self, now: Time, rtt: Option<Duration>, acked: (u64, u64), sample: &RateSample) {
+        if let (Some(timely), Some(rtt)) = (&mut self.timely, rtt) {
+            timely.on_acknowledged(now, rtt, acked, sample);
+        }
+    }
+
+    /// Whether what leaves now is in time, as far as bytes in flight are concerned.
+    #[inline]
+    pub fn is_timely(&mut self) -> bool {
+        let in_flight = self.delivery.in_flight;
+        self.timely.as_mut().is_none_or(|timely| {
+            let admits = timely.admits(in_flight);
+            timely.holds |= !admits;
+            admits
+        })
+    }
+
+    /// Whether packets wait for each other on the way for so long that messages may be late.
+    #[inline]
+    pub fn is_late(&self) -> bool {
+        self.timely.as_ref().is_some_and(|timely| timely.keeps())
+    }
+
+    /// Bytes of a packet at the most, for what is in it to be in time.
+    #[inline]
+    pub fn timely_packet_bytes(&self) -> usize {
+        self.timely.as_ref().map_or(usize::MAX, |timely| timely.packet_bytes_max())
+    }
+}
+
+impl Ways {
+    /// Gives up messages that are next to be sent and cannot arrive in time. Says whether there
+    /// were any.
+    #[inline]
+    pub fn drop_late(&mut self, now: Time) -> bool {
+        let may_be_late = self.outbound.as_ref().is_some_and(|outbound| outbound.timely.is_some());
+        may_be_late && self.drop_late_messages(now)
+    }
+
+    fn drop_late_messages(&mut self, now: Time) -> bool {
+        let Some(outbound) = &self.outbound else { return false };
+        let in_flight = outbound.delivery.in_flight;
+        // What has to wait may have less before it when its turn comes.
+        let Some(timely) = outbound.timely.as_ref().filter(|timely| timely.admits(in_flight)) else {
+            return false;
+        };
+        let by = now + timely.takes(in_flight);
+        let mut any = false;
+        while let Some(id) = self.flows.next_to_send(None) {
+            // Where nothing is on the way the last goes in any case: it shows how the way is.
+            let messages =
+                self.flows.get_mut(id).map_or(0, |flow| flow.send.buffer.expire_waiting(by, in_flight == 0));
+            if messages == 0 {
+                break;
+            }
+            any = true;
+            self.note_expired(id, messages);
+            self.after_send_change(id);
+        }
+        if let Some(timely) = self.outbound.as_mut().and_then(|outbound| outbound.timely.as_mut()) {
+            timely.holds |= any;
+        }
+        any
+    }
+}
