@@ -26,7 +26,7 @@ const ADDRESSES_MAX: usize = 16;
 const FILES_LEFT: usize = 40;
 
 /// What bounds sockets, in words.
-const BOUND: &str = " with the files that this process may open (ulimit -n)";
+const BOUND: &str = " (ulimit -n)";
 
 /// Budgets that the peers of this process share.
 pub struct Budgets {

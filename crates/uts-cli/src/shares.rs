@@ -14,7 +14,7 @@ pub struct Shares {
     total: usize,
     /// One more part is kept for a member that may yet come.
     keeps_for_next: bool,
-    /// What bounds the places, in words behind "which is the most".
+    /// What bounds the places, in words behind their number.
     bound: &'static str,
     members: Mutex<BTreeMap<String, Count>>,
     freed: Notify,
@@ -54,9 +54,9 @@ impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Full { own, total, bound, .. } = self;
         if own == total {
-            return write!(f, "{total} connections are open, which is the most{bound}");
+            return write!(f, "{total} connections{bound} are open, which is the most");
         }
-        write!(f, "{own} connections are open; the rest of {total} is for others{bound}")
+        write!(f, "{own} connections are open; the rest of {total}{bound} is for others")
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         let mut all = fill(&a);
         // `fill` was the first to hear of it.
         let full = a.take().err().expect("full");
-        assert_eq!(full.to_string(), "8 connections are open, which is the most (ulimit -n)");
+        assert_eq!(full.to_string(), "8 connections (ulimit -n) are open, which is the most");
         assert!(!full.is_news);
         for _ in 0..3 {
             all.pop();
@@ -219,7 +219,7 @@ mod tests {
         all.truncate(6);
         assert_eq!(
             a.take().err().expect("full").to_string(),
-            "6 connections are open; the rest of 8 is for others (ulimit -n)"
+            "6 connections are open; the rest of 8 (ulimit -n) is for others"
         );
         assert!(b.take().is_ok());
     }

@@ -7,21 +7,20 @@
 
 use super::addressed::{Addressed, Origin};
 use super::entry::{Entry, current};
-use super::exit::{Exit, Way};
+use super::exit::Exit;
+use super::far::Far;
 use super::forward::Protocol;
 use super::live::Entered;
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller};
-use crate::dial;
-use crate::stream::{Kind, REQUEST_MAX, Refused};
+use crate::stream::{REQUEST_MAX, Refused};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
@@ -241,96 +240,6 @@ async fn begin(recv: &mut RecvFlow, first: Bytes) -> io::Result<(Opening, Vec<By
         }
         next = recv.recv_message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
     }
-}
-
-/// A place that datagrams go to: the first of its addresses, until that is known to be of no use.
-pub struct Far {
-    socket: UdpSocket,
-    /// Addresses that are not tried yet, the next one last.
-    others: Vec<SocketAddr>,
-    /// What was sent last, as long as nothing has come back and there are other addresses.
-    last: Option<Bytes>,
-}
-
-impl Far {
-    /// At the first of these addresses to which there is a way.
-    async fn reach(way: &Way) -> Result<Far, Refused> {
-        let mut others: Vec<SocketAddr> = way.addresses.iter().rev().copied().collect();
-        let socket = next_socket(&mut others).await.map_err(|failed| {
-            let (kind, why) = dial::summary(&failed);
-            Refused { kind, why: format!("{} cannot be reached: {why}", way.to) }
-        })?;
-        Ok(Far { socket, others, last: None })
-    }
-
-    /// Sends a datagram. What cannot be sent is lost, as datagrams are.
-    async fn put(&mut self, datagram: &[u8]) {
-        if !self.others.is_empty() {
-            self.last = Some(Bytes::copy_from_slice(datagram));
-        }
-        let sent = self.socket.send(datagram).await;
-        if sent.is_err_and(|error| is_of_no_use(&error)) && !self.go_on().await {
-            // The error was about an earlier one: it is this one's turn all the same.
-            let _ = self.socket.send(datagram).await;
-        }
-    }
-
-    /// Goes on to the next address, if there is one, with what was sent last.
-    async fn go_on(&mut self) -> bool {
-        let Ok(socket) = next_socket(&mut self.others).await else { return false };
-        self.socket = socket;
-        let last = if self.others.is_empty() { self.last.take() } else { self.last.clone() };
-        if let Some(last) = last {
-            let _ = self.socket.send(&last).await;
-        }
-        true
-    }
-
-    /// The next datagram. Where nobody listens (ICMP says so), and nothing has ever come, the next
-    /// address is sent the last datagram again: a name may lead to two families, and its service be
-    /// there for one. Silence says nothing: many protocols never answer.
-    async fn next(&mut self, space: &mut Vec<u8>) -> Option<Bytes> {
-        space.resize(DATAGRAM_BYTES_MAX, 0);
-        loop {
-            match self.socket.recv(space).await {
-                Ok(bytes) => {
-                    (self.others, self.last) = (Vec::new(), None);
-                    return Some(Bytes::copy_from_slice(space.get(..bytes)?));
-                }
-                Err(error) if is_of_no_use(&error) => drop(self.go_on().await),
-                // UDP goes on.
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-/// Whether nobody is at an address, as far as the system knows.
-fn is_of_no_use(error: &io::Error) -> bool {
-    use Kind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    matches!(Kind::of(error), ConnectionRefused | HostUnreachable | NetworkUnreachable)
-}
-
-/// A socket to the last of these addresses to which there is a way; it and those behind it are
-/// taken.
-async fn next_socket(addresses: &mut Vec<SocketAddr>) -> Result<UdpSocket, Vec<io::Error>> {
-    let mut failed = Vec::new();
-    while let Some(address) = addresses.pop() {
-        let any: SocketAddr = if address.is_ipv4() {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let connected = async {
-            let socket = UdpSocket::bind(any).await?;
-            socket.connect(address).await.map(|()| socket)
-        };
-        match connected.await {
-            Ok(socket) => return Ok(socket),
-            Err(error) => failed.push(error),
-        }
-    }
-    Err(failed)
 }
 
 /// Where datagrams come from and go to, beside the flow.

@@ -6,7 +6,7 @@ use super::held::{DOUBT_MAX, Holding, LOOK_EVERY, Places};
 use super::live::Live;
 use super::permit::Permits;
 use super::wire::{Asked, Opening};
-use super::{CONNECTIONS_MAX, LISTENERS_MAX, Teller, Wants, datagrams, is_for_peer};
+use super::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams, is_for_peer};
 use crate::dial::{self, Budget};
 use crate::shares::{Shares, Taken};
 use crate::stream::{self, Kind, REQUEST_MAX, Refused};
@@ -94,7 +94,8 @@ impl Exit {
             live,
             teller,
             budget,
-            room: Shares::new(CONNECTIONS_MAX, false, ""),
+            // As many as there can be flows: the other end bounds them.
+            room: Shares::new(FLOWS_MAX as usize, false, ""),
             arriving: Shares::new(CONNECTIONS_MAX, true, ""),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
         })

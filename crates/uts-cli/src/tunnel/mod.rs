@@ -16,6 +16,7 @@ pub mod control;
 pub mod datagrams;
 pub mod entry;
 pub mod exit;
+pub mod far;
 pub mod forward;
 pub mod held;
 pub mod live;

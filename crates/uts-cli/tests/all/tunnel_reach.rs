@@ -50,19 +50,31 @@ fn a_silent_address_makes_no_name_unreachable() {
         return;
     }
     let place = Place::new();
-    let (service, back) = (echo(), free_port());
+    let (service, udp, back) = (echo(), udp_echo(), free_port());
     silent_network(&place, DUAL);
     let _mounted = Mounted;
     let named = format!("dual.test:{}", service.port());
     let pipe = format!("echo={named}");
-    let options = ["--forward", "*:*", "--listen-forward", &back.to_string(), "--pipe", &pipe];
-    let server = serve(&place, &options);
+    let back_at = back.to_string();
+    let permits = ["--forward", "*:*", "--forward", "udp/*:*", "--listen-forward", &back_at, "--pipe", &pipe];
+    let server = serve(&place, &permits);
     let remote = format!("{back}:{named}");
-    let tunnel = Tunnel::start(&place, "home", &server, &["-L", &format!("0:{named}"), "-R", &remote]);
+    let (local, datagrams) = (format!("0:{named}"), format!("udp/0:dual.test:{}", udp.port()));
+    let options = ["-L", &local, "-L", &datagrams, "-R", &remote];
+    let tunnel = Tunnel::start(&place, "home", &server, &options);
     // The server connects, and the client.
     assert_eq!(ask(tunnel.connect(0), b"there").expect("carried"), b"there");
     let there = SocketAddr::from(([127, 0, 0, 1], back));
     assert_eq!(ask(connect(there), b"and back").expect("carried"), b"and back");
+    // Datagrams get there as soon as the program asks again.
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    socket.connect(tunnel.address(1)).expect("connected");
+    socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
+    let mut answers = (0..10).filter(|_| {
+        socket.send(b"x").expect("sent");
+        socket.recv(&mut [0; 9]).is_ok()
+    });
+    assert!(answers.next().is_some() && answers.next().is_some(), "silence");
     // So does the server of a pipe.
     let asked = place.write("asked", b"by a pipe");
     let mut command = place.command("home", &["pipe", "--pin", &server.fingerprint, &server.address, "echo"]);
