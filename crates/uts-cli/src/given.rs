@@ -50,8 +50,8 @@ impl PathGiven {
                     path.burst = Some(burst.ok_or_else(|| bad("a number of packets, at least 1"))?);
                 }
                 "mtu" => {
-                    let mtu = value.trim().parse::<u64>().ok().filter(|b| (548..=65_527).contains(b));
-                    path.mtu_bytes = Some(mtu.ok_or_else(|| bad("a UDP payload in bytes (548 to 65527)"))?);
+                    let mtu = value.trim().parse::<u64>().ok().filter(|b| (268..=65_527).contains(b));
+                    path.mtu_bytes = Some(mtu.ok_or_else(|| bad("a UDP payload in bytes (268 to 65527)"))?);
                 }
                 other => {
                     return Err(format!(

@@ -41,7 +41,7 @@ pub struct ConnectOptions {
     /// Which of the server's services is asked for; empty = its files.
     pub service: &'static str,
     /// The connection is kept for so long while nothing is heard of the server, if the server does
-    /// as well, and moves with this host; zero = as those of copies.
+    /// as well; zero = as those of copies.
     pub silence_max: Duration,
     /// Flows that the peer may open at once, each with small buffers; `None` = as for copies.
     pub flows_max: Option<u32>,

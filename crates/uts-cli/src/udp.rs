@@ -44,9 +44,7 @@ impl Transport for Udp {
         if let ServerTrust::PinKept(pin, file) = &options.trust {
             keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
         }
-        if !options.silence_max.is_zero() {
-            connection.follow_network();
-        }
+        connection.follow_network();
         Ok(UdpLink::new(connection))
     }
 

@@ -15,12 +15,12 @@ pub const ALPN: &[u8] = b"uts/1";
 /// section 5.1.2: BASE_PLPMTU).
 pub const PACKET_BYTES_BASE: usize = 1200;
 
-/// The smallest UDP payload that is fallen back to unless both ends say otherwise: every IPv4 host
-/// takes packets of 576 bytes (RFC 1122 section 3.3.2), less IP and UDP headers.
+/// The UDP payload that is fallen back to before the smallest: every IPv4 host takes packets of 576
+/// bytes (RFC 1122 section 3.3.2), less IP and UDP headers.
 pub const PACKET_BYTES_MIN: usize = 548;
 
-/// The smallest that an end may say: packets of 296 bytes, as on slow serial lines (RFC 1144
-/// section 5.1), less IP and UDP headers.
+/// The smallest UDP payload that is fallen back to: packets of 296 bytes, as on slow serial lines
+/// (RFC 1144 section 5.1), less IP and UDP headers.
 pub const PACKET_BYTES_LEAST: usize = 268;
 
 /// Length of the ids of an endpoint that others connect to. Half of an id is random, the other half
@@ -144,12 +144,12 @@ pub struct ConnectionConfig {
     pub packet_bytes_max: usize,
     /// The UDP payload that is used before anything larger has been proved, at least
     /// [`PACKET_BYTES_MIN`]. First packets have as much, up to [`PACKET_BYTES_BASE`]. Where they
-    /// are not answered, and where packets of this size get lost later, this end goes down to
-    /// [`PACKET_BYTES_MIN`] of itself.
+    /// are not answered, and where packets of this size get lost later, this end goes down of
+    /// itself: to [`PACKET_BYTES_MIN`], then to `packet_bytes_min`.
     pub packet_bytes_initial: usize,
     /// The UDP payload that is gone down to where larger ones do not pass, from
     /// [`PACKET_BYTES_LEAST`] to [`PACKET_BYTES_MIN`] bytes. A server takes first packets of that
-    /// size: both ends have to say it.
+    /// size, and no smaller ones.
     pub packet_bytes_min: usize,
     /// The longest batch of packets of one size that is handed out at once (segmentation offload).
     /// A UDP datagram can hold 44 of 1472 bytes.
@@ -210,7 +210,7 @@ impl Default for ConnectionConfig {
             send_buffer_bytes_max: 32 * 1024 * 1024,
             packet_bytes_max: 1472,
             packet_bytes_initial: PACKET_BYTES_BASE,
-            packet_bytes_min: PACKET_BYTES_MIN,
+            packet_bytes_min: PACKET_BYTES_LEAST,
             batch_packets_max: 44,
             coalesce: true,
             withdrawn: Vec::new(),

@@ -247,6 +247,9 @@ pub enum Promise {
     Rate,
     /// The sender yields to others: it sends less where the path is full.
     Restraint,
+    /// It leaves the path to others as soon as their packets queue (RFC 6297: lower than best
+    /// effort).
+    LowerThanBestEffort,
     /// A clean path stays full if its buffer holds what the path itself does.
     FullPath,
     /// A clean path stays nearly full even if its buffer holds a third of what the path itself
@@ -273,6 +276,7 @@ impl Promise {
             Promise::ReportsSoon => "reports soon",
             Promise::Rate => "keeps a rate",
             Promise::Restraint => "yields to others",
+            Promise::LowerThanBestEffort => "takes what others leave",
             Promise::FullPath => "keeps a path full",
             Promise::FullShallowPath => "keeps a path with a shallow buffer full",
             Promise::ShortQueue => "keeps the queue short",

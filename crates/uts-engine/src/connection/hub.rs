@@ -238,6 +238,8 @@ impl Connection {
         let wants = self.wants_to_send();
         let probe_size = self.parts.size.probe(now).filter(|bytes| self.is_worth_probing(*bytes));
         let packet_bytes = self.parts.size.current() as u64;
+        let goes_on = wants && self.goes_on_unheard();
+        let rate_min = self.ways.config.requirements.min_send_rate;
         let outbound = self.ways.outbound.as_mut()?;
         if outbound.probes_due > 0 {
             return Some(Reason::Probe);
@@ -252,6 +254,9 @@ impl Connection {
                 let probe = probe_size.filter(|bytes| may_probe(outbound, *bytes));
                 return Some(probe.map_or(Reason::Admitted, Reason::SizeProbe));
             }
+            if goes_on && outbound.admits_unheard(now, packet_bytes, rate_min) {
+                return Some(Reason::Admitted);
+            }
         } else {
             outbound.paced_until = None;
             outbound.bursts.on_nothing_left();
@@ -263,6 +268,12 @@ impl Connection {
             }
         }
         report_due.then_some(Reason::Report)
+    }
+
+    /// Whether what is next needs no acknowledgement, and none has come for a time-out.
+    fn goes_on_unheard(&self) -> bool {
+        let has_timed_out = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.timeouts > 0);
+        has_timed_out && self.ways.flows.next_to_send(None).is_some_and(|flow| !self.ways.repeats(flow))
     }
 
     fn is_worth_probing(&self, bytes: usize) -> bool {

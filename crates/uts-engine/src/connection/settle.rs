@@ -295,7 +295,7 @@ impl Outbound {
     /// so that every sample is unambiguous.
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
-        self.timeouts = 0;
+        (self.timeouts, self.unheard) = (0, 0);
         let polls = run.sent.departure.polls;
         // migration.md M-7
         let measures = run.sent.eliciting

@@ -148,3 +148,28 @@ fn a_wrong_file_is_told_where_it_is_wrong() {
         assert!(error.starts_with("own.toml:") && !error.contains('\n'), "{error}");
     }
 }
+
+/// One name says one thing: a profile that is called as a capacity profile is that and nothing
+/// else, and what the library builds by a name is what the profile of that name sets.
+#[test]
+fn what_has_one_name_is_one_thing() {
+    let profiles = ["default", "scavenger", "low-latency-interactive", "low-latency-non-interactive"];
+    for word in profiles.into_iter().chain(["constant-rate", "capacity-seeking"]) {
+        let mut by_property = Requirements::default();
+        by_property.set("connCapacityProfile", word).expect("a capacity profile");
+        if let Ok(named) = find(word) {
+            let mut by_name = Requirements::default();
+            for (property, value) in &named.settings {
+                by_name.set(property, value).expect("a valid setting");
+            }
+            assert_eq!(by_name, by_property, "{word}");
+        }
+    }
+    for (name, built) in [("bulk", Requirements::bulk()), ("interactive", Requirements::interactive())] {
+        let mut by_name = Requirements::default();
+        for (property, value) in &find(name).expect("it exists").settings {
+            by_name.set(property, value).expect("a valid setting");
+        }
+        assert_eq!(by_name, built, "{name}");
+    }
+}

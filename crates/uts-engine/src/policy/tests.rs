@@ -217,7 +217,7 @@ fn decisions_follow_the_table() {
             "a scavenger",
             Requirements { conn_capacity_profile: CapacityProfile::Scavenger, ..bulk() },
             BURSTY,
-            "new-reno",
+            "ledbat-plus-plus",
         ),
     ] {
         let mut world = World::of(requirements);

@@ -58,7 +58,12 @@ fn presets_lead_to_their_profiles() {
 #[test]
 fn requirements_steer_their_functions() {
     for (settings, function, mechanism, source) in [
-        (&["connCapacityProfile=scavenger"][..], Function::Congestion, "new-reno", "connCapacityProfile"),
+        (
+            &["connCapacityProfile=scavenger"][..],
+            Function::Congestion,
+            "ledbat-plus-plus",
+            "connCapacityProfile",
+        ),
         (&["uts.maxDelay=80"], Function::Congestion, "bbr", "uts.maxDelay"),
         (&["congestionControl=prohibit"], Function::Congestion, "none", "congestionControl"),
         (&["congestionControl=prohibit"], Function::Rate, "none", "congestionControl"),
@@ -251,7 +256,7 @@ fn a_known_path_is_fitted_at_once() {
         Requirements { conn_capacity_profile: CapacityProfile::Scavenger, ..Requirements::default() };
     assert_eq!(
         selected(&scavenger, &path(50, 40, 0.05, 4.0, 0.0)).profile.name(Function::Congestion),
-        "new-reno"
+        "ledbat-plus-plus"
     );
 }
 

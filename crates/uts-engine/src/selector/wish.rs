@@ -216,7 +216,10 @@ fn rate(r: &Requirements) -> Wish {
 }
 
 fn congestion(r: &Requirements) -> Wish {
-    const YIELDS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Restraint);
+    const YIELDS: fn(&Mechanism) -> bool =
+        |m| m.promises(Promise::Restraint) && !m.promises(Promise::LowerThanBestEffort);
+    const SCAVENGES: fn(&Mechanism) -> bool = |m| m.promises(Promise::LowerThanBestEffort);
+    const RESTRAINED: fn(&Mechanism) -> bool = |m| m.promises(Promise::Restraint);
     const SHORT_QUEUE: fn(&Mechanism) -> bool = |m| m.promises(Promise::ShortQueue);
     let capacity_profile = Source::Requirement("connCapacityProfile");
     match r.congestion_control {
@@ -231,7 +234,7 @@ fn congestion(r: &Requirements) -> Wish {
         _ => {}
     }
     if r.conn_capacity_profile == CapacityProfile::Scavenger {
-        let modest = wish(YIELDS, ANY, capacity_profile, "takes least beside others");
+        let modest = wish(RESTRAINED, SCAVENGES, capacity_profile, "takes what others leave");
         return Wish { is_modest: true, ..modest };
     }
     if r.max_delay.is_some() {

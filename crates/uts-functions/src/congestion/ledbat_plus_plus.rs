@@ -50,8 +50,8 @@ impl LedbatPlusPlus {
         needs: &[],
         facts: Facts {
             uniform: true,
-            promises: &[Promise::Restraint],
-            unasked: Unasked::Never,
+            promises: &[Promise::Restraint, Promise::LowerThanBestEffort],
+            unasked: Unasked::Choice(3),
             ..Facts::PLAIN
         },
         predict: |params, facts, prediction| {

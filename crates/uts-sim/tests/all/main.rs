@@ -37,6 +37,7 @@ mod redundancy;
 mod refusal;
 mod resets;
 mod runs;
+mod scavenger;
 mod shared;
 mod slow_lines;
 mod small_paths;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use uts_engine::requirements::{Preference, Requirements};
 use uts_engine::{ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, MessageOptions, Read};
 use uts_functions::Time;
-use uts_path::PathConfig;
+use uts_path::{Direction, PathConfig, Target};
 use uts_sim::identity::Identities;
 use uts_sim::{World, WorldConfig};
 
@@ -252,5 +252,30 @@ fn where_others_fill_the_queue_or_the_delay_varies_messages_go_on() {
         let (bytes, lifetime) = (source.bytes, source.lifetime);
         println!("{bytes} bytes within {lifetime:?}, {path}, bulk {bulk}: {in_time:.3}, {late:.3} late");
         assert!(in_time >= least, "{bytes} bytes within {lifetime:?}, {path}, bulk {bulk}: {in_time:.3}");
+    }
+}
+
+/// The way back loses everything. What needs no acknowledgement goes on, at a rate that is bounded,
+/// and no less than what the application asks for.
+#[test]
+fn messages_that_need_no_acknowledgement_go_on_without() {
+    for (delay, asked, least) in [(20, None, 0.7), (5, None, 0.7), (100, None, 0.4), (20, Some("100"), 0.9)] {
+        let line = format!("rate=2mbit delay={delay}ms buffer=64p overhead=28");
+        let mut source = Source { lifetime: Duration::from_millis(300), ..Source::voice() };
+        source.requirements = Requirements::media(source.lifetime);
+        if let Some(kbit) = asked {
+            source.requirements.set("minSendRate", &format!("{kbit}kbit")).expect("a rate");
+        }
+        let mut run = Run::new(&line, source, 1);
+        run.run(Time::from_millis(3_000));
+        run.world.set_path(Target::One(Direction::Backward), "loss=1").expect("a change");
+        let (from, before) = (run.world.now(), run.world.path_stats(Direction::Forward).packets_in);
+        run.run(from + Duration::from_secs(15));
+        let (in_time, _) = run.shares(from);
+        let packets = run.world.path_stats(Direction::Forward).packets_in - before;
+        println!("{delay} ms, {asked:?}: {in_time:.3} in time, {packets} packets");
+        assert!(in_time >= least, "{delay} ms, {asked:?}: {in_time:.3} in time");
+        // Nothing answers: there must be fewer packets than messages unless more is asked for.
+        assert!(packets < 500 || asked.is_some(), "{delay} ms: {packets} packets");
     }
 }

@@ -5,6 +5,7 @@
 //! first profile of both directions out of mandatory mechanisms, which every endpoint has: it needs
 //! no answer. Everything else is a matter of exchange.
 
+use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
@@ -28,6 +29,9 @@ use uts_wire::packet::{sample, sample_padding};
 /// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger
 /// ones.
 const TRIES_IN_FULL: u32 = 2;
+
+/// Repeats in whole or small datagrams; later ones are as small as can be.
+const TRIES_NOT_LEAST: u32 = 4;
 
 /// Handshake bytes of one packet.
 const CRYPTO_PACKET_BYTES: usize = 1000;
@@ -311,7 +315,8 @@ impl Handshake {
         self.tries += 1;
         if self.tries >= TRIES_IN_FULL {
             // establishment.md R-7
-            self.datagram_bytes = self.datagram_bytes.min(self.least_bytes);
+            let small = if self.tries >= TRIES_NOT_LEAST { self.least_bytes } else { PACKET_BYTES_MIN };
+            self.datagram_bytes = self.datagram_bytes.min(small.max(self.least_bytes));
         }
         let repeats = self.repeat();
         self.ping_due = !repeats && self.side == Side::Client;

@@ -4,7 +4,7 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::{LostPacket, Part, Token};
-use crate::config::PACKET_BYTES_BASE;
+use crate::config::{PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use crate::event::Event;
 use core::time::Duration;
 use uts_functions::congestion::Congestion;
@@ -209,15 +209,16 @@ impl PacketSize {
     }
 
     /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899
-    /// section 4.3). Says whether the size has changed: to the base, and when that does not pass
-    /// either to the smallest that there is.
+    /// section 4.3). Says whether the size has changed: to the base, when that does not pass either
+    /// to what every host takes, and then to the smallest that there is.
     pub fn on_black_hole(&mut self, now: Time) -> bool {
         self.hole_times = 0;
         self.holes = self.holes.saturating_add(1);
+        let least = usize::from(self.least);
         let smaller = if self.current > self.base {
             self.base
         } else if self.holes >= HOLES_OF_SMALL_PATH {
-            self.base = self.least.into();
+            self.base = if self.current > PACKET_BYTES_MIN { PACKET_BYTES_MIN.max(least) } else { least };
             self.base
         } else {
             self.current
@@ -289,7 +290,6 @@ impl Part for PacketSize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PACKET_BYTES_MIN;
 
     /// A search of whose packets some have arrived, which were full.
     fn begun(initial: usize, max: usize) -> PacketSize {

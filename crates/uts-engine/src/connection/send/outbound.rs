@@ -57,6 +57,8 @@ pub(crate) struct Outbound {
     pub meter: Meter,
     /// Probe time-outs in a row.
     pub timeouts: u32,
+    /// Packets that have gone on since, with data that is not repeated.
+    pub unheard: u32,
     /// Packets to send whatever the window says.
     pub probes_due: u8,
     /// When to look for losses again.
@@ -139,6 +141,7 @@ impl Outbound {
             past: None,
             meter: Meter::new(),
             timeouts: 0,
+            unheard: 0,
             probes_due: 0,
             loss_at: None,
             each: each_of(&finding),
@@ -384,6 +387,11 @@ impl Outbound {
         let keeper = || rate::Slot::build(&rate::pacing_bucket::PacingBucket::INFO.choice(), ());
         self.keeper = max.and_then(|_| keeper()).map(Box::new);
         self.batch_pace = None;
+    }
+
+    /// The application's upper bound on the rate.
+    pub(super) fn rate_max(&self) -> Option<Rate> {
+        self.rate_max
     }
 
     /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper

@@ -1,12 +1,13 @@
 //! The timer of what is in flight: what it is set for, and how packets leave as far as time-outs
 //! are concerned (timing.md R-10, finding.md).
 
+use super::outbound::IN_FLIGHT_MAX_BYTES;
 use crate::connection::Outbound;
 use core::time::Duration;
-use uts_functions::Time;
 use uts_functions::finding::{self, Alarm, Finding as _, Flight};
 use uts_functions::retransmission::ledger::Departure;
 use uts_functions::timing::Timing as _;
+use uts_functions::{Rate, Time};
 
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
@@ -25,6 +26,9 @@ const PROBES_PER_DOUBLING: u32 = 32;
 
 /// Fewer doublings than that would overflow.
 const DOUBLINGS_MAX: u32 = 16;
+
+/// Who has never measured less waits so long between packets that go on unheard.
+const UNHEARD_WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -119,6 +123,32 @@ impl Outbound {
             each.timed_out_below = self.ledger.next_number();
         }
         self.set_departure();
+    }
+
+    /// Whether data that is not repeated may go on, though nothing is acknowledged any more and the
+    /// window is full: one packet in a round trip (RFC 8085 section 3.1.1), less as time goes by,
+    /// but not less than what the application asks for at the least. Otherwise notes when it may.
+    /// (timing.md R-20)
+    pub fn admits_unheard(&mut self, now: Time, packet_bytes: u64, rate_min: Option<Rate>) -> bool {
+        if self.timeouts == 0 || self.delivery.in_flight >= IN_FLIGHT_MAX_BYTES {
+            return false;
+        }
+        let doublings = (self.unheard / PROBES_PER_DOUBLING).min(DOUBLINGS_MAX);
+        let rtt = self.rtt.smoothed.max(UNHEARD_WAIT_MIN);
+        let mut wait = rtt.saturating_mul(1 << doublings).min(rtt.max(PROBE_WAIT));
+        if let Some(rate) = rate_min.filter(|rate| *rate > Rate::default()) {
+            wait = wait.min(rate.time_for(packet_bytes));
+        }
+        if let Some(rate) = self.rate_max() {
+            wait = wait.max(rate.time_for(packet_bytes));
+        }
+        let at = self.ledger.last_eliciting_at() + wait;
+        if at > now {
+            self.paced_until = Some(self.paced_until.map_or(at, |known| known.min(at)));
+            return false;
+        }
+        self.unheard = self.unheard.saturating_add(1);
+        true
     }
 
     /// Notes a time-out after which probes go out.
