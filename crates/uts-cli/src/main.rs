@@ -6,6 +6,7 @@ mod cmd;
 mod config;
 mod dictionary;
 mod given;
+mod habits;
 mod link;
 mod perf;
 mod pipe;
@@ -30,7 +31,7 @@ const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     output::name("uts");
-    let args = match output::parse::<Args>() {
+    let args = match output::parse_advising::<Args>(habits::advice) {
         Ok(args) => args,
         Err(status) => return status,
     };

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::Flows;
+use uts::printable::words;
 
 /// Streams of one client at once: each holds a socket.
 const STREAMS_MAX: usize = 100;
@@ -69,5 +70,5 @@ async fn connect(permitted: &Permitted, name: &str) -> Result<TcpStream, String>
     connected
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         // Where it is, is not for the client to know.
-        .map_err(|error| format!("the service `{name}` does not answer: {}", error.kind()))
+        .map_err(|error| format!("the service `{name}` does not answer: {}", words(&error)))
 }

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::{TcpStream, UdpSocket};
+use uts::printable::words;
 
 /// Carries the datagrams of a program, which has connected to `at` from `from`, and says that it
 /// will send from `port`, or nothing of that (0).
@@ -36,7 +37,7 @@ pub async fn carry(
     let (socket, address) = match bound.await {
         Ok(bound) => bound,
         Err(error) => {
-            let why = format!("no port for datagrams: {}", error.kind());
+            let why = format!("no port for datagrams: {}", words(&error));
             waiting.refused(&Refused::Absent(why.clone())).await;
             return Err(why);
         }

@@ -23,6 +23,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use uts::printable::words;
 use uts::{MessageOptions, RecvFlow, SendFlow, WriteError};
 
 const DATAGRAM: u8 = 0;
@@ -239,7 +240,7 @@ async fn begin(recv: &mut RecvFlow, first: Bytes) -> io::Result<(Opening, Vec<By
 }
 
 async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
-    let mut why = io::ErrorKind::AddrNotAvailable;
+    let mut why = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in &way.addresses {
         let any: SocketAddr = if address.is_ipv4() {
             (Ipv4Addr::UNSPECIFIED, 0).into()
@@ -252,10 +253,10 @@ async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
         };
         match connected.await {
             Ok(socket) => return Ok(socket),
-            Err(error) => why = error.kind(),
+            Err(error) => why = error,
         }
     }
-    Err(Refused::Absent(format!("{} cannot be reached: {why}", way.to)))
+    Err(Refused::Absent(format!("{} cannot be reached: {}", way.to, words(&why))))
 }
 
 /// Where datagrams come from and go to, beside the flow.

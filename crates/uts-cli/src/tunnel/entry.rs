@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use uts::printable::{self, words};
 use uts::{Connection, RecvFlow, SendFlow};
 
 /// How long who has connected waits while there is no connection to the other end, and then for the
@@ -67,7 +68,7 @@ impl Socket {
                 Ok(socket) => return Ok(socket),
                 // The error itself says nothing of where.
                 Err(error) => {
-                    why = format!("cannot listen at {}{address}: {}", protocol.prefix(), error.kind());
+                    why = format!("cannot listen at {}{address}: {}", protocol.prefix(), words(&error));
                 }
             }
         }
@@ -111,7 +112,7 @@ async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connectio
         let (socket, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                entry.teller.tell(&entry.name, &format!("cannot accept a connection: {}", error.kind()));
+                entry.teller.tell(&entry.name, &format!("cannot accept a connection: {}", words(&error)));
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -172,7 +173,7 @@ impl Entry {
                 return Err(refused.to_string());
             }
         };
-        let names = [self.name.clone(), from.to_string(), to];
+        let names = [self.name.clone(), printable::address(from).to_string(), to];
         let enter = || self.live.enter(names, &connection, send.id());
         match arrived {
             // It is connected as far as it knows: what it says goes out at once, and is held by the

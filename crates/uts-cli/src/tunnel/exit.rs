@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
+use uts::printable::words;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, SendFlow};
 
 /// What the beginning of a flow is read from at most, in bytes.
@@ -219,7 +220,7 @@ impl Exit {
         let socket = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(socket) => socket,
             Err(error) => {
-                let refused = Refused::Absent(format!("{} does not answer: {}", way.to, error.kind()));
+                let refused = Refused::Absent(format!("{} does not answer: {}", way.to, words(&error)));
                 self.tell(&way.name, &refused);
                 return Ok(Err(refused));
             }

@@ -24,3 +24,4 @@ mod signals;
 mod tunnel_associations;
 mod tunnel_ends;
 mod tunnels;
+mod words;
