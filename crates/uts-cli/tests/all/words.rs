@@ -177,7 +177,12 @@ fn shown(place: &Place, columns: u16, args: &[&str]) -> Vec<String> {
             c => plain.push(c),
         }
     }
-    plain.lines().map(|line| line.trim_end().to_owned()).filter(|line| line.contains(" %")).collect()
+    // Lines above the last are filled up to the last column, where the terminal goes on by itself.
+    let rows = plain.lines().flat_map(|line| {
+        let chars: Vec<char> = line.chars().collect();
+        chars.chunks(columns.into()).map(|row| row.iter().collect::<String>()).collect::<Vec<_>>()
+    });
+    rows.map(|row| row.trim_end().to_owned()).filter(|row| row.contains(" %")).collect()
 }
 
 #[test]
