@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup outside demo test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -53,12 +53,15 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-check: setup ## Check formatting, lints, widths of lines and links, and run the tests inside the crates: before each commit
+check: setup ## Check formatting, lints, widths of lines, links and other workspaces, and run the tests inside the crates: before each commit
 	cargo fmt --all --check
 	@scripts/wide-lines
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@$(MAKE) --no-print-directory doc
+	@$(MAKE) --no-print-directory doc outside
 	@scripts/cargo-test --workspace --lib --bins
+
+outside: setup ## Check that what has a workspace of its own still compiles: benchmarks, rivals, fuzzers
+	@scripts/outside
 
 doc: setup ## Build the documentation of all crates, private parts included, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked

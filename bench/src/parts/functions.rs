@@ -152,7 +152,7 @@ fn ledger(batch: u64, what: &str) -> Part {
 fn congestion_ack(name: &'static str) -> Result<Part> {
     let entry = congestion::MECHANISMS.iter().find(|m| m.name == name).context("mechanism")?;
     let summary = Summary { window_bytes: 150_000, threshold_bytes: 150_000, ..Summary::initial(1472) };
-    let context = congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary, seed: 1 };
+    let context = congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary, past: None, seed: 1 };
     let mut slot = congestion::Slot::build(&entry.choice(), &context)
         .with_context(|| format!("{name} cannot be built"))?;
     let (mut delivery, mut now, mut number) = (Delivery::new(Time::ZERO), Time::ZERO, 0);

@@ -14,7 +14,7 @@ pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
 #[command(
     name = "uts",
     version,
-    about = "Copies files over UTS, the transport that is refitted in flight",
+    about = "Copies files, carries ports and streams, and measures: over UTS, a transport on UDP that fits itself to the path",
     after_help = "Examples:
   uts serve --dir /srv/files                  let anyone read a directory
   uts cp big.iso uts://host/incoming/         send a file
@@ -37,7 +37,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the files of a directory
+    /// Serve files, tunnels, services and measurements
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
@@ -211,8 +211,8 @@ pub struct CpArgs {
     /// Change nothing; print what would be copied
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Limit the rate in either direction, as 5Mbit/s
-    #[arg(long, value_name = "RATE")]
+    /// Limit the rate in either direction, as 5Mbit/s or 600kB/s
+    #[arg(long, value_name = "RATE", value_parser = crate::given::limit)]
     pub bwlimit: Option<String>,
     /// Keep trying for this long, from the first try or a loss on; 0 gives up at once [default:
     /// 10min after a loss, one first try]
@@ -283,6 +283,10 @@ pub struct ReachArgs {
     /// Name that the server's certificate must have [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
+    /// Wait so long for a server of which nothing is heard, as 30s or 2min, and six times that for
+    /// one that has answered; a number alone counts seconds [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = crate::given::patience)]
+    pub patience: Option<Duration>,
     /// What is written about connections
     #[command(flatten)]
     pub log: LogArgs,

@@ -83,9 +83,102 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     uts_units::time_in("s", text).map_err(|error| error.or("write a time, as 10, 500ms or 2min"))
 }
 
+/// Reads a rate as iperf3 does: a number alone, or with `k`, `M` or `G`, counts bits per second,
+/// and `0` is no limit. All other forms are those of all rates.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn bitrate(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let bits = match text.get(number.len()..).unwrap_or_default() {
+        "" if number.parse() == Ok(0.0) => return Ok("unlimited".to_owned()),
+        "" => format!("{number}bit/s"),
+        prefix @ ("k" | "M" | "G" | "T") => format!("{number}{prefix}bit/s"),
+        "K" => format!("{number}kbit/s"),
+        _ => text.to_owned(),
+    };
+    uts_units::rate(&bits).map_err(|error| error.about(text, "a rate, as 5Mbit/s, 10M or 0 for no limit"))?;
+    Ok(bits)
+}
+
+/// Reads a limit of a rate, which others count in other units: it has one.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn limit(text: &str) -> Result<String, String> {
+    const WANTED: &str = "a rate with its unit, as 5Mbit/s or 600kB/s";
+    let text = text.trim();
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(format!("`{text}` is not {WANTED}"));
+    }
+    uts_units::rate(text).map_err(|error| error.about(text, WANTED))?;
+    Ok(text.to_owned())
+}
+
+/// Reads a size of which a number alone counts bytes, as those of iperf3 do.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => uts_units::text::parse_bytes(text),
+    }
+}
+
+/// Reads how long is measured: more than nothing, and at most an hour.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn measured(text: &str) -> Result<Duration, String> {
+    let time = seconds(text)?;
+    let is_possible = !time.is_zero() && time <= crate::perf::LASTS_MAX;
+    is_possible
+        .then_some(time)
+        .ok_or_else(|| "write a time above 0 and up to 1h, as 10, 500ms or 2min".into())
+}
+
+/// The shortest and the longest wait for a server's first answer.
+const PATIENCE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
+
+/// Reads how long a server's first answer is waited for: `30s`, `2min`, or `30`.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    let patience = seconds(text)?;
+    let is_possible = PATIENCE.contains(&patience);
+    is_possible.then_some(patience).ok_or_else(|| "write a time from 1s to 2min, as 30s".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_and_sizes_are_those_of_iperf3_where_they_are_plain() {
+        for (text, rate) in [
+            ("10M", "10Mbit/s"),
+            ("500K", "500kbit/s"),
+            ("1.5G", "1.5Gbit/s"),
+            ("9600", "9600bit/s"),
+            ("0", "unlimited"),
+            ("5Mbit/s", "5Mbit/s"),
+            ("2MB/s", "2MB/s"),
+        ] {
+            assert_eq!(bitrate(text).as_deref(), Ok(rate), "{text}");
+        }
+        for text in ["", "M", "10X", "-1", "5mb/s"] {
+            let why = bitrate(text).expect_err(text);
+            assert!(why.contains(text) && why.contains("bit/s"), "{why}");
+        }
+        assert_eq!(limit("5M").unwrap_err(), "`5M` can be read as 5 Mbit/s and as 5 MB/s; write which");
+        assert_eq!(limit("5000").unwrap_err(), "`5000` is not a rate with its unit, as 5Mbit/s or 600kB/s");
+        assert_eq!((bytes("100"), bytes("1kB")), (Ok(100), Ok(1000)));
+        assert!(bytes("10M").unwrap_err().contains("10 MB"));
+        assert!(measured("0").is_err() && measured("2h").is_err() && measured("3600").is_ok());
+    }
 
     #[test]
     fn paths_are_read() {

@@ -7,6 +7,7 @@ mod config;
 mod dial;
 mod dictionary;
 mod given;
+mod habits;
 mod link;
 mod perf;
 mod pipe;
@@ -32,7 +33,7 @@ const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     output::name("uts");
-    let args = match output::parse::<Args>() {
+    let args = match output::parse_advising::<Args>(habits::advice) {
         Ok(args) => args,
         Err(status) => return status,
     };

@@ -155,7 +155,13 @@ impl Job {
         let Some((last, sources)) = paths.split_last().filter(|(_, sources)| !sources.is_empty()) else {
             return Err("a source and a destination are needed".into());
         };
+        let as_scp_has_it = paths.iter().find_map(|path| as_scp_has_it(path));
         let sources = sources.iter().map(|path| Target::parse(path)).collect::<Result<Vec<_>, _>>()?;
+        if let (Some(meant), Target::Local(_)) = (as_scp_has_it, Target::parse(last)?)
+            && sources.iter().all(|source| matches!(source, Target::Local(_)))
+        {
+            return Err(format!("{NOWHERE}; did you mean {meant}?"));
+        }
         match Target::parse(last)? {
             Target::Remote(host, destination) => Job::put(host, sources, destination),
             Target::Local(destination) => Job::get(sources, destination),
@@ -184,7 +190,7 @@ impl Job {
         let mut remote = Vec::new();
         for source in sources {
             let Target::Remote(at, path) = source else {
-                return Err("no side is at a server; write one as uts://host/path".into());
+                return Err(NOWHERE.to_owned());
             };
             if host.get_or_insert_with(|| at.clone()) != &at {
                 return Err("all sources must be at the same server".into());
@@ -241,6 +247,18 @@ impl Job {
             Job::GetStream { host, .. } => format!("a stream from {host}"),
         }
     }
+}
+
+const NOWHERE: &str = "no side is at a server; write one as uts://host/path";
+
+/// What `host:path` and `user@host:path` of scp are here, unless there is such a file.
+fn as_scp_has_it(path: &OsStr) -> Option<String> {
+    let text = path.to_str()?;
+    let (host, beneath) = text.split_once(':')?;
+    let host = host.rsplit('@').next().unwrap_or(host);
+    let is_host = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let is_local = beneath.starts_with("//") || Path::new(path).exists();
+    (is_host && !is_local).then(|| format!("uts://{host}/{}", beneath.trim_start_matches('/')))
 }
 
 impl Target {
@@ -302,6 +320,11 @@ impl Host {
         };
         if name.is_empty() {
             return Err("the host is missing".into());
+        }
+        if let Some((_, host)) = name.split_once('@') {
+            return Err(format!(
+                "write `{host}` alone: servers know clients by their keys, not by user names"
+            ));
         }
         if name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@') {
             return Err(format!("`{name}` is not a host name"));
@@ -391,6 +414,8 @@ mod tests {
     fn what_is_wrong_is_said_in_a_line() {
         for (paths, words) in [
             (&["a", "b"][..], "no side is at a server"),
+            (&["a", "me@h.example:/tmp/"], "did you mean uts://h.example/tmp/?"),
+            (&["h:a", "."], "did you mean uts://h/a?"),
             (&["uts://h/a", "uts://h/b"], "both sides"),
             (&["uts://h/a", "uts://i/b", "."], "same server"),
             (&["a"], "destination"),

@@ -83,6 +83,8 @@ impl Transport for Udp {
         for address in &options.addresses {
             match uts::Listener::bind(*address, wanted.clone()) {
                 Ok(listener) => return Ok(UdpListener { listener, refused }),
+                // What is wrong beside the address is told once.
+                Err(error) if tried.contains(&error.to_string()) => {}
                 Err(error) => tried.push(error.to_string()),
             }
         }
@@ -175,7 +177,20 @@ fn not_connected(host: &Host, error: uts::ConnectError) -> String {
         uts::ConnectError::Untrusted(TrustError::NewHost { found, .. }) => format!(
             "{error}. If the server prints that key as well, accept it by --pin {found} (--accept-new accepts any), or at a terminal, where this asks"
         ),
-        error => error.to_string(),
+        error => {
+            let waits_longer =
+                if has_gone_unanswered(&error) { " (--patience 60s waits longer)" } else { "" };
+            format!("{error}{waits_longer}")
+        }
+    }
+}
+
+/// Whether a server was waited for that has not said a word.
+fn has_gone_unanswered(error: &uts::ConnectError) -> bool {
+    match error {
+        uts::ConnectError::NoAnswer { .. } => true,
+        uts::ConnectError::NoneAnswers { tried } => tried.iter().any(has_gone_unanswered),
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@
 //! carry something go on.
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use core::fmt::Display;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, write};
@@ -16,6 +16,8 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use uts::printable;
+
+pub use uts::printable::{unnumbered, words};
 
 /// The exit status where a reader has gone: 128 and the number of SIGPIPE.
 pub const READER_GONE: u8 = 141;
@@ -111,27 +113,6 @@ pub fn fail(line: impl Display) {
     let _ = Output::Err.line(&text);
 }
 
-/// What an error of the system means, behind other words.
-pub fn words(error: &io::Error) -> String {
-    let text = unnumbered(&error.to_string());
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
-}
-
-/// Text without the numbers that the standard library puts behind errors of the system:
-/// `(os error 2)`.
-pub fn unnumbered(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once(')') {
-            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => kept.push_str(rest),
-            _ => kept.extend([" (os error ", part]),
-        }
-    }
-    kept
-}
-
 impl Output {
     fn state(self) -> MutexGuard<'static, State> {
         let [out, err] = &STATES;
@@ -209,12 +190,24 @@ impl Write for Output {
     }
 }
 
+/// A word of advice about an option that a command does not have, for those who know it from
+/// another program: the command (`uts cp`) and the option (`-P`) are given.
+pub type Advice = fn(&str, &str) -> Option<&'static str>;
+
 /// Reads the command line. An error in it is reported in one line. Help and version go to standard
 /// output.
 ///
 /// # Errors
 /// The exit status of a program that has nothing more to do.
 pub fn parse<P: Parser>() -> Result<P, ExitCode> {
+    parse_advising(|_, _| None)
+}
+
+/// As [`parse`], with advice about options that there are not.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_advising<P: Parser>(advice: Advice) -> Result<P, ExitCode> {
     P::try_parse().map_err(|error| {
         let output = if error.use_stderr() { Output::Err } else { Output::Out };
         let code = if error.use_stderr() { USAGE } else { 0 };
@@ -232,14 +225,23 @@ pub fn parse<P: Parser>() -> Result<P, ExitCode> {
                     let _ = output.line(text.to_string().trim_end());
                 }
             }
-            _ => fail(one_line(&text.to_string())),
+            _ => {
+                let unknown = match error.get(ContextKind::InvalidArg) {
+                    Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+                        option
+                    }
+                    _ => "",
+                };
+                fail(one_line(&text.to_string(), |command| advice(command, unknown)));
+            }
         }
         status(code)
     })
 }
 
-/// What clap says of a command line, without its usage: what is wrong, and where to read on.
-fn one_line(text: &str) -> String {
+/// What clap says of a command line, without its usage: what is wrong, and where to read on. Advice
+/// about the command takes the place of a guess.
+fn one_line(text: &str, advice: impl FnOnce(&str) -> Option<&'static str>) -> String {
     let mut said = String::new();
     let mut command = None;
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -252,6 +254,10 @@ fn one_line(text: &str) -> String {
             break;
         }
         let line = line.strip_prefix("error:").unwrap_or(line).trim();
+        // That an option could be meant as a value is hardly ever of help.
+        if line.starts_with("tip: to pass ") {
+            continue;
+        }
         let between = match line {
             _ if said.is_empty() => "",
             tip if tip.starts_with("tip:") => "; ",
@@ -260,9 +266,11 @@ fn one_line(text: &str) -> String {
         said.push_str(between);
         said.push_str(line);
     }
-    match command {
-        Some(command) => format!("{said} (see {command} --help)"),
-        None => said,
+    let advice = advice(command.as_deref().unwrap_or_default());
+    match (advice, command) {
+        (Some(advice), _) => format!("{said}; {advice}"),
+        (None, Some(command)) => format!("{said} (see {command} --help)"),
+        (None, None) => said,
     }
 }
 
@@ -281,7 +289,7 @@ pub fn print_line(line: &str) -> Result<(), Lost> {
 
 /// Writes a line to standard error. That it is lost is no reason not to go on, and is noted.
 pub fn tell_line(line: impl Display) {
-    let _ = Output::Err.line(&printable::lines(&line.to_string(), PRINTED_CHARS_MAX));
+    let _ = Output::Err.line(&printable::lines(&unnumbered(&line.to_string()), PRINTED_CHARS_MAX));
 }
 
 #[cfg(test)]
@@ -307,15 +315,12 @@ mod tests {
                 "invalid value 'x' for '--role <ROLE>' [possible values: a, b]",
             ),
         ] {
-            assert_eq!(one_line(text), line);
+            assert_eq!(one_line(text, |_| None), line);
         }
-    }
-
-    #[test]
-    fn errors_of_the_system_have_no_numbers() {
-        assert_eq!(words(&Errno::NOSPC.into()), "no space left on device");
-        assert_eq!(words(&io::Error::other("it is too long")), "it is too long");
-        assert_eq!(unnumbered("a: No (os error 2); b (os error 13)"), "a: No; b");
-        assert_eq!(unnumbered("x (os error what) (os error 2"), "x (os error what) (os error 2");
+        let unknown = "error: unexpected argument '-P' found\n\n  tip: to pass '-P' as a value, use '-- -P'\n\nUsage: \
+                       uts cp [OPTIONS] <SRC>... <DST>\n";
+        let advised = one_line(unknown, |command| (command == "uts cp").then_some("write HOST:PORT"));
+        assert_eq!(advised, "unexpected argument '-P' found; write HOST:PORT");
+        assert_eq!(one_line(unknown, |_| None), "unexpected argument '-P' found (see uts cp --help)");
     }
 }

@@ -21,6 +21,7 @@ use uts_engine::{
     TraceRow,
 };
 use uts_functions::Time;
+use uts_units::printable;
 
 /// Names the events that are UTS's own.
 const UTS_SCHEMA: &str = "urn:uts:qlog:events";
@@ -94,7 +95,7 @@ impl<W: Write> Qlog<W> {
         let profile = endpoint.peek(handle).and_then(|c| c.profile(Direction::Out));
         let (name, data) = match event {
             Event::Connected => {
-                let remote = endpoint.peek(handle).map(|c| c.remote().to_string());
+                let remote = endpoint.peek(handle).map(|c| printable::address(c.remote()).to_string());
                 let profile = profile.map(|p| p.to_string());
                 ("uts:connected", json!({ "remote": remote, "profile": profile }))
             }
@@ -104,7 +105,7 @@ impl<W: Write> Qlog<W> {
             Event::Heard(after) => ("uts:heard", json!({ "after_ms": after.as_millis() })),
             Event::Moved { remote, is_peer } => {
                 let who = if *is_peer { "peer" } else { "this end" };
-                ("uts:moved", json!({ "remote": remote.to_string(), "who": who }))
+                ("uts:moved", json!({ "remote": printable::address(*remote).to_string(), "who": who }))
             }
             Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
             Event::Exchange(exchange) => describe(exchange),

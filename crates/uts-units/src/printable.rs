@@ -2,6 +2,8 @@
 //! line, or turns the direction of what stands beside it.
 
 use core::fmt::Write;
+use core::net::SocketAddr;
+use std::io;
 
 /// Whether a character shows as itself, or as nothing but room, wherever it stands.
 ///
@@ -55,6 +57,50 @@ pub fn json(text: &str) -> String {
     })
 }
 
+/// An error of the system in the system's own words, to stand behind other words: the first letter
+/// is small, and what the standard library puts around them is left out: a number, and that it was
+/// the resolver. An error with a text of its own keeps it.
+///
+/// ```
+/// let error = std::io::Error::from_raw_os_error(24);
+/// assert_eq!(uts_units::printable::words(&error), "too many open files");
+/// ```
+pub fn words(error: &io::Error) -> String {
+    const RESOLVER: &str = "failed to lookup address information: ";
+    let text = unnumbered(&error.to_string());
+    let mut chars = text.strip_prefix(RESOLVER).unwrap_or(&text).chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// Text without the numbers that the standard library puts behind errors of the system:
+/// `(os error 2)`.
+pub fn unnumbered(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => kept.push_str(rest),
+            _ => kept.extend([" (os error ", part]),
+        }
+    }
+    kept
+}
+
+/// An address as people know it: that of an IPv4 host that talks to a socket of IPv6
+/// (`[::ffff:192.0.2.1]:80`) is `192.0.2.1:80`. To be used wherever an address is shown.
+///
+/// ```
+/// let mapped = "[::ffff:192.0.2.1]:80".parse().expect("an address");
+/// assert_eq!(uts_units::printable::address(mapped).to_string(), "192.0.2.1:80");
+/// ```
+pub fn address(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        // The scope of an address of a link is kept.
+        ip if ip == address.ip() => address,
+        ip => SocketAddr::new(ip, address.port()),
+    }
+}
+
 fn escape(text: &str, write: impl Fn(char, &mut String)) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -80,6 +126,26 @@ mod tests {
             let said = json(&value.to_string());
             prop_assert!(said.chars().all(is_plain), "{said:?}");
             prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&said).expect("JSON"), value);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_system_are_in_its_words_and_have_no_numbers() {
+        assert_eq!(words(&io::Error::from_raw_os_error(28)), "no space left on device");
+        assert_eq!(words(&io::Error::other("it is too long")), "it is too long");
+        assert_eq!(unnumbered("a: No (os error 2); b (os error 13)"), "a: No; b");
+        assert_eq!(unnumbered("x (os error what) (os error 2"), "x (os error what) (os error 2");
+    }
+
+    #[test]
+    fn an_address_keeps_its_scope_and_loses_only_what_maps_it() {
+        for (given, shown) in [
+            ("[::ffff:10.0.0.1]:7", "10.0.0.1:7"),
+            ("[fe80::1%3]:7", "[fe80::1%3]:7"),
+            ("[::1]:7", "[::1]:7"),
+            ("10.0.0.1:7", "10.0.0.1:7"),
+        ] {
+            assert_eq!(address(given.parse().expect("an address")).to_string(), shown);
         }
     }
 

@@ -6,13 +6,14 @@ use crate::flow::Flow;
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::{RequirementError, Requirements};
 use uts_engine::selector::Contradiction;
 use uts_engine::{CloseReason, ConnectionHandle, Direction, ExchangeError, FlowError, FlowOptions, Stats};
 use uts_functions::{PathFacts, Profile};
+use uts_units::printable;
 
 /// A connection to one peer. Clones are handles of the same connection. When the last of them and
 /// the last of its flows is dropped, it is closed with code 0.
@@ -263,7 +264,7 @@ impl Connection {
     /// The peer's address. `None` once the endpoint has forgotten the connection, some time after
     /// its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
-        self.inspect(|c| c.remote()).map(canonical)
+        self.inspect(|c| c.remote()).map(printable::address)
     }
 
     /// At a server, the service that the client has asked for (`ConnectionConfig::service`); empty
@@ -388,12 +389,4 @@ pub(crate) fn explain(reason: CloseReason, own: Option<Fingerprint>) -> CloseRea
 /// Whether words of the engine about a TLS alert of the peer are about this end's key.
 pub(crate) fn objects_to_key(why: &str) -> bool {
     why.contains("this end's key") || why.contains("client key is required")
-}
-
-/// An IPv4 address that came by way of an IPv6 socket, as people know it.
-pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
-    match addr.ip() {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(addr, |v4| SocketAddr::new(v4.into(), addr.port())),
-        IpAddr::V4(_) => addr,
-    }
 }

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
+use uts_units::printable;
 
 /// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
 /// library hands on no more.
@@ -114,7 +115,7 @@ pub enum ConnectError {
     },
     /// No answer at all.
     #[error(
-        "no answer from {addr} within {} ({tried}); uts.profile.establishment=three-way(patience=MS) waits longer", seconds(.after)
+        "no answer from {addr} within {} ({tried}): UDP may be blocked on the way, or no server runs there", seconds(.after)
     )]
     NoAnswer {
         /// Where to.
@@ -318,9 +319,8 @@ async fn resolve(
     from: Option<&Arc<Shared>>,
 ) -> Result<Vec<SocketAddr>, ConnectError> {
     let failed = |error: io::Error| {
-        let why = error.to_string();
-        let words = why.to_lowercase();
-        let is_temporary = TEMPORARY.iter().any(|temporary| words.contains(temporary));
+        let why = printable::words(&error);
+        let is_temporary = TEMPORARY.iter().any(|temporary| why.to_lowercase().contains(temporary));
         ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary }
     };
     let found = carrier.resolve(host, port).await.map_err(failed)?;

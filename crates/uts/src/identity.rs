@@ -246,6 +246,15 @@ fn check_permissions(_: &Path) -> Result<(), IdentityError> {
     Ok(())
 }
 
+/// The error of a temporary file without its name, which nobody has asked for.
+pub(crate) fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((words, _)) => io::Error::new(error.kind(), words.to_owned()),
+        None => error,
+    }
+}
+
 /// Makes a file of mode 0600 that is complete as soon as it has its name. Returns whether it is
 /// this call's.
 fn create_private(path: &Path, contents: &[u8]) -> io::Result<bool> {
@@ -254,7 +263,7 @@ fn create_private(path: &Path, contents: &[u8]) -> io::Result<bool> {
         _ => Path::new("."),
     };
     std::fs::create_dir_all(dir)?;
-    let mut file = tempfile::Builder::new().prefix(".id-").tempfile_in(dir)?;
+    let mut file = tempfile::Builder::new().prefix(".id-").tempfile_in(dir).map_err(without_path)?;
     file.write_all(contents)?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(path) {

@@ -2,6 +2,7 @@
 
 use super::{DATA, DATA_BYTES, END, Slot, Work, is_right, place, put, put_headers, take};
 use crc_fast::{CrcAlgorithm, Digest};
+use uts_functions::detection::Detection;
 use uts_functions::detection::crc_32c::Crc32c;
 use uts_functions::detection::internet_16::Internet16;
 

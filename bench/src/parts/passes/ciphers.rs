@@ -7,6 +7,7 @@
 use super::checks::{CRC_BYTES, crc, put_and_crc, put_then_crc, take_and_crc};
 use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, is_right, put, put_headers, take};
 use anyhow::{Context, Result};
+use uts_functions::detection::Detection;
 use uts_functions::detection::crc_32c::Crc32c;
 
 const TAG_BYTES: usize = 16;

@@ -21,10 +21,10 @@ pub struct PerfArgs {
     #[arg(value_name = "HOST")]
     pub host: String,
     /// Measure for so long; a number alone counts seconds [default: 10s]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = crate::given::seconds, conflicts_with_all = ["bytes", "requests"])]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = crate::given::measured, conflicts_with_all = ["bytes", "requests"])]
     pub time: Option<Duration>,
-    /// Send so many bytes in all, as 1GB, shared by the flows
-    #[arg(short = 'n', long, value_name = "SIZE", value_parser = uts_units::text::parse_bytes, conflicts_with_all = ["messages", "requests"])]
+    /// Send so many bytes in all, as 1GB, shared by the flows; a number alone counts bytes
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = crate::given::bytes, conflicts_with_all = ["messages", "requests"])]
     pub bytes: Option<u64>,
     /// Use so many flows at once, in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -32,8 +32,9 @@ pub struct PerfArgs {
     /// Tell how it goes this often; a number alone counts seconds, and 0 is never
     #[arg(short = 'i', long, value_name = "TIME", default_value = "1s", value_parser = crate::given::seconds)]
     pub interval: Duration,
-    /// Send at most at this rate, as 5Mbit/s: short for --property maxSendRate=…
-    #[arg(short = 'b', long, value_name = "RATE")]
+    /// Send at most at this rate, as 5Mbit/s or 5M, and 0 is no limit: short for --property
+    /// maxSendRate=…
+    #[arg(short = 'b', long, value_name = "RATE", value_parser = crate::given::bitrate)]
     pub bitrate: Option<String>,
     /// The server sends, or asks
     #[arg(short = 'R', long)]
@@ -47,8 +48,8 @@ pub struct PerfArgs {
     /// Time between two messages
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
     pub every: Duration,
-    /// Size of a message
-    #[arg(short = 'l', long, value_name = "SIZE", default_value = "160B", value_parser = uts_units::text::parse_bytes, requires = "messages")]
+    /// Size of a message; a number alone counts bytes
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "160B", value_parser = crate::given::bytes, requires = "messages")]
     pub length: u64,
     /// How long after its sending a message is of use
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = uts_units::text::parse_duration, requires = "messages")]

@@ -3,8 +3,8 @@
 use super::ticks::Ticks;
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use uts::files::path::show;
 use uts::files::{Fault, FileOutcome, Progress};
@@ -25,6 +25,8 @@ pub struct Meter<L> {
     files_total: AtomicU64,
     failures: AtomicU64,
     exchanges: AtomicU64,
+    /// The file of which something moved last.
+    name: Mutex<Vec<u8>>,
 }
 
 impl<L: Link> Meter<L> {
@@ -42,6 +44,7 @@ impl<L: Link> Meter<L> {
             files_total: zero(),
             failures: zero(),
             exchanges: zero(),
+            name: Mutex::default(),
         })
     }
 
@@ -74,9 +77,19 @@ impl<L: Link> Meter<L> {
             files: self.files.load(Relaxed),
             files_total: self.files_total(),
             failures: self.failures.load(Relaxed),
+            name: show(&self.name.lock().unwrap_or_else(PoisonError::into_inner)),
             telemetry: self.telemetry(),
         };
         self.ui.sample(self.peer.as_deref(), &sample);
+    }
+
+    /// Notes the file that something is done with.
+    fn note(&self, name: &[u8]) {
+        let mut noted = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        if *noted != name {
+            noted.clear();
+            noted.extend_from_slice(name);
+        }
     }
 
     /// Samples and passes on exchanges until aborted or the connection ends.
@@ -121,7 +134,8 @@ impl<L: Link> Progress for Meter<L> {
         self.sample();
     }
 
-    fn began(&self, _: &[u8], size: u64, held: u64) {
+    fn began(&self, name: &[u8], size: u64, held: u64) {
+        self.note(name);
         self.bytes.fetch_add(held, Relaxed);
         if self.peer.is_some() {
             self.total.fetch_add(size, Relaxed);
@@ -129,7 +143,8 @@ impl<L: Link> Progress for Meter<L> {
         }
     }
 
-    fn moved(&self, _: &[u8], bytes: u64) {
+    fn moved(&self, name: &[u8], bytes: u64) {
+        self.note(name);
         self.bytes.fetch_add(bytes, Relaxed);
     }
 

@@ -15,6 +15,9 @@ use uts::files::FileError;
 /// # Errors
 /// [`Failure::Usage`].
 pub fn host(text: &str) -> Result<Host, Failure> {
+    if text.is_empty() {
+        return Err(Failure::Usage("the host is empty; write host, host:port or uts://host[:port]".into()));
+    }
     let name = text.strip_prefix("uts://").unwrap_or(text);
     let host = Host::parse(name.trim_end_matches('/'));
     host.map_err(|why| Failure::Usage(format!("{text}: {why}")))
@@ -58,6 +61,10 @@ impl ReachArgs {
         let mut reach = self.clone();
         let mut properties = config.settle(host, &mut reach);
         properties.extend(asked);
+        if let Some(patience) = self.patience {
+            let mechanism = format!("three-way(patience={})", patience.as_millis());
+            properties.push(("uts.profile.establishment".to_owned(), mechanism));
+        }
         Ok(ConnectOptions {
             trust: reach.trust()?,
             properties,

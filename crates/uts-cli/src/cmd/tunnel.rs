@@ -42,7 +42,9 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
     let args = &by_name(args)?;
     let mut host = reach::host(&args.host)?;
     if args.local.is_empty() && args.remote.is_empty() && args.dynamic.is_empty() {
-        return Err(Failure::Usage("nothing is led anywhere: write -L, -R or -D".into()));
+        let why =
+            "nothing is led anywhere: write -L, -R or -D, or the name of a [tunnel.NAME] of config.toml";
+        return Err(Failure::Usage(why.into()));
     }
     if args.silence.is_zero() || args.silence > tunnel::SILENCE_MAX {
         return Err(Failure::Usage("--silence: write a time up to 10min".into()));

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use uts_end::output::words;
+use uts::printable::words;
 
 /// Carries the datagrams of a program, which has connected to `at` from `from`, and says that it
 /// will send from `port`, or nothing of that (0).

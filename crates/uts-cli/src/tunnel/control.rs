@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use uts::Direction;
+use uts::printable::words;
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -91,16 +92,17 @@ impl Control {
     /// Why it cannot be made, in one line.
     pub fn bind(file: &Path) -> Result<Control, String> {
         let wrong = |why: String| format!("--control {}: {why}", file.display());
+        fits(file).map_err(wrong)?;
         if let Ok(there) = fs::symlink_metadata(file) {
             if !there.file_type().is_socket() {
-                return Err(wrong("there is something else than a socket".into()));
+                return Err(wrong("is there and is no socket; name a file that does not exist".into()));
             }
             if std::os::unix::net::UnixStream::connect(file).is_ok() {
                 return Err(wrong("another tunnel uses it".into()));
             }
             fs::remove_file(file).map_err(|error| wrong(error.to_string()))?;
         }
-        let listener = UnixListener::bind(file).map_err(|error| wrong(error.kind().to_string()))?;
+        let listener = UnixListener::bind(file).map_err(|error| wrong(words(&error)))?;
         let control = Control { listener, file: file.to_owned() };
         // Until then who connects is found out by its user.
         let permitted = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
@@ -215,15 +217,32 @@ impl Board {
     }
 }
 
+/// The longest path of a socket, in bytes (unix(7)).
+const PATH_BYTES_MAX: usize = 107;
+
+/// Whether a path is short enough for a socket.
+///
+/// # Errors
+/// How long it is and may be, in words.
+fn fits(file: &Path) -> Result<(), String> {
+    match file.as_os_str().len() {
+        ..=PATH_BYTES_MAX => Ok(()),
+        bytes => {
+            Err(format!("the path of a socket has at most {PATH_BYTES_MAX} bytes, and this has {bytes}"))
+        }
+    }
+}
+
 /// Asks a tunnel.
 ///
 /// # Errors
 /// What it says, or why it cannot be asked, in one line.
 pub async fn ask(file: &Path, request: &Request) -> Result<Value, String> {
+    fits(file).map_err(|why| format!("{}: {why}", file.display()))?;
     let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("{}: no such socket", file.display()),
         io::ErrorKind::ConnectionRefused => format!("{}: no tunnel uses it any more", file.display()),
-        _ => format!("{}: {error}", file.display()),
+        _ => format!("{}: {}", file.display(), words(&error)),
     };
     let answered = timeout(PATIENCE, async {
         let mut socket = UnixStream::connect(file).await?;

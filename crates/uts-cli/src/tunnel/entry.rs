@@ -20,8 +20,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
+use uts::printable::{self, words};
 use uts::{Connection, RecvFlow, SendFlow};
-use uts_end::output::words;
 
 /// How long who has connected waits while there is no connection to the other end, and then for the
 /// answer of the other end.
@@ -216,7 +216,7 @@ impl Entry {
                 return Err(refused.to_string());
             }
         };
-        let names = [self.name.clone(), from.to_string(), to];
+        let names = [self.name.clone(), printable::address(from).to_string(), to];
         let enter = || self.live.enter(names, &connection, send.id());
         match arrived {
             // It is connected as far as it knows: what it says goes out at once, and is held by the

@@ -20,8 +20,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
+use uts::printable::words;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, SendFlow};
-use uts_end::output::words;
 
 /// What the beginning of a flow is read from at most, in bytes.
 const OPENING_BYTES_MAX: usize = 16 << 10;

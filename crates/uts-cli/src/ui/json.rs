@@ -94,9 +94,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn sample(&self, peer: Option<&str>, sample: &Sample) {
-        let Sample { bytes, total, files, files_total, failures, telemetry } = sample;
+        let Sample { bytes, total, files, files_total, failures, name, telemetry } = sample;
         let fields = json!({
-            "bytes": bytes, "total": total, "files": files, "files_total": files_total, "failures": failures,
+            "bytes": bytes, "total": total, "files": files, "files_total": files_total, "failures": failures, "name": name,
         });
         self.emit("progress", peer, with_telemetry(fields, telemetry));
     }

@@ -10,14 +10,19 @@ use uts_end::output::{self, Output};
 
 pub use uts_end::output::LINE_CHARS_MAX;
 
-/// Text as one line that may be shown anywhere.
+/// A message as one line that may be shown anywhere, without the numbers of errors of the system.
 pub fn line(text: impl Borrow<str>) -> String {
-    printable::line(text.borrow(), LINE_CHARS_MAX)
+    printable::line(&printable::unnumbered(text.borrow()), LINE_CHARS_MAX)
 }
 
-/// Writes a line; says whether it was written.
-pub fn write_line(out: &mut impl Write, text: impl Borrow<str>) -> bool {
+/// Writes a message as a line; says whether it was written.
+pub fn say(out: &mut impl Write, text: impl Borrow<str>) -> bool {
     write(out, line(text))
+}
+
+/// Writes a line of results; says whether it was written.
+pub fn write_line(out: &mut impl Write, text: impl Borrow<str>) -> bool {
+    write(out, printable::line(text.borrow(), LINE_CHARS_MAX))
 }
 
 /// Writes text of several lines that ends with a line; says whether it was written.
@@ -53,7 +58,7 @@ fn shorten(value: &mut Value) {
 
 /// Writes a line to standard error.
 pub fn tell(text: impl Display) {
-    write_line(&mut Output::Err, text.to_string());
+    say(&mut Output::Err, text.to_string());
 }
 
 /// Writes an error to standard error.

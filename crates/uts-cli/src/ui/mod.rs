@@ -1,6 +1,7 @@
 //! What the user gets to see: progress on a terminal, lines elsewhere, or JSON for programs.
 
 pub mod json;
+mod line;
 pub mod lines;
 pub mod plain;
 pub mod progress;
@@ -93,6 +94,8 @@ pub struct Sample {
     pub files_total: u64,
     /// What was not copied.
     pub failures: u64,
+    /// The file of which something moved last; empty = none yet.
+    pub name: String,
     /// The connection.
     pub telemetry: Telemetry,
 }

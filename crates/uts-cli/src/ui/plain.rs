@@ -31,7 +31,7 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
     }
 
     fn always(&self, line: &str) {
-        lines::write_line(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner), line);
+        lines::say(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner), line);
     }
 }
 

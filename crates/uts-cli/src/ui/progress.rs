@@ -1,7 +1,7 @@
 //! A bar on a terminal, and lines above it.
 
 use super::plain::{figures, greeting, of_peer, wanted};
-use super::{Done, Sample, Start, Ui, lines, summary};
+use super::{Done, Sample, Start, Ui, line, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
@@ -11,6 +11,8 @@ use uts_end::output::Output;
 use uts_units::show;
 
 const PERIOD: Duration = Duration::from_millis(200);
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: usize = 80;
 
 /// Draws on standard error.
 pub struct Terminal {
@@ -39,13 +41,19 @@ impl Terminal {
     fn bar(&self) -> &ProgressBar {
         self.bar.get_or_init(|| {
             let bar = self.bars.add(ProgressBar::new(0));
-            let template = "{bar:30} {percent:>3} %  {msg}  {eta}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            // The whole line is made here: it knows what to leave out where there is little room.
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                bar.set_style(style);
             }
             bar
         })
     }
+}
+
+/// Columns of the terminal that standard error is, as it is now.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }
 
 impl Ui for Terminal {
@@ -66,24 +74,12 @@ impl Ui for Terminal {
         if let Some(peer) = peer {
             return self.say(&of_peer(Some(peer), &figures(sample)));
         }
-        let t = &sample.telemetry;
         let bar = self.bar();
         bar.set_length(sample.total);
         bar.set_position(sample.bytes.min(sample.total));
-        let files = if sample.files_total > 1 {
-            format!("{}/{} files, ", sample.files, sample.files_total)
-        } else {
-            String::new()
-        };
-        bar.set_message(lines::line(format!(
-            "{files}{} of {}  {}  RTT {:.1} ms  loss {:.2} %  [{}]",
-            show::bytes(sample.bytes),
-            show::bytes(sample.total),
-            show::bits_per_second(t.rate_bps),
-            t.rtt_ms,
-            t.loss * 100.0,
-            t.profile
-        )));
+        let left = (sample.bytes > 0 && sample.bytes < sample.total).then(|| bar.eta());
+        // A line that reaches the last column is wrapped by some terminals.
+        bar.set_message(line::progress(sample, left, columns().saturating_sub(1)));
     }
 
     fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {

@@ -7,8 +7,10 @@ use uts_units::show;
 pub fn table(done: &Done) -> String {
     let t = &done.telemetry;
     let mut files = done.files.to_string();
-    if done.files != done.files_total {
-        files.push_str(&format!(" of {}", done.files_total));
+    // What failed before it could be planned, as a directory that cannot be read, is one more.
+    let all = done.files_total.max(done.files + done.failures);
+    if done.files != all {
+        files.push_str(&format!(" of {all}"));
     }
     let notes = [(done.files_already_there, "already there"), (done.failures, "failed")];
     let notes: Vec<String> =

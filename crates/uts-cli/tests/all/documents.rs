@@ -129,6 +129,69 @@ fn a_line_that_is_too_wide_is_found() {
 /// Workspaces beside the main one, which are built with `--locked`.
 const WORKSPACES: [&str; 3] = ["bench", "fuzz", "rivals"];
 
+/// A change of a crate that another workspace uses shows where it is made.
+#[test]
+fn workspaces_beside_the_main_one_are_checked_with_it() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
+    let manifest: toml::Table = read("Cargo.toml").parse().expect("TOML");
+    let excluded = manifest["workspace"]["exclude"].as_array().expect("a list");
+    let excluded: Vec<&str> = excluded.iter().filter_map(toml::Value::as_str).collect();
+    assert_eq!(excluded, WORKSPACES);
+    // The script reads the same line.
+    let line = format!("exclude = [{}]", WORKSPACES.map(|name| format!("{name:?}")).join(", "));
+    assert!(read("Cargo.toml").lines().any(|is| is == line), "{line}");
+    assert!(read("scripts/outside").contains("/^exclude = /"));
+    let is_called =
+        |text: &str, by: &str| text.lines().any(|line| line.contains(by) && line.contains("outside"));
+    assert!(is_called(&read(".ci/run"), "make"), ".ci/run does not check them");
+    assert!(is_called(&read("Makefile"), "$(MAKE)"), "`make check` does not check them");
+}
+
+/// Whether a line of code makes text of the class of an error: whoever reads that does not learn
+/// what has happened (`uncategorized error` is "too many open files").
+fn tells_a_class(line: &str) -> bool {
+    let Some(at) = line.find(".kind()") else { return false };
+    let is_error = ["e", "err", "error", "why", "failed"].iter().any(|name| {
+        let before = &line[..at];
+        before.ends_with(name)
+            && !before[..at - name.len()].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+    });
+    let compares =
+        ["match ", "matches!", "==", "!=", "io::Error::new("].iter().any(|word| line.contains(word));
+    is_error && !compares && !line.trim_start().starts_with("//")
+}
+
+#[test]
+fn errors_are_told_in_their_words_and_not_by_their_class() {
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !["target", "tests", "corpus", "found"].contains(&name.as_str()) {
+                sources(&path, found);
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    ["crates", "bench", "rivals"].iter().for_each(|folder| sources(&root().join(folder), &mut found));
+    assert!(found.len() > 300, "only {} sources", found.len());
+    // Errors of others than the system, whose class is all their words.
+    const OTHERS: [&str; 2] = ["files/exclude.rs", "uts-record/src/table.rs"];
+    let mut wrong = Vec::new();
+    for path in found.iter().filter(|path| !OTHERS.iter().any(|other| path.ends_with(other))) {
+        let text = std::fs::read_to_string(path).expect("a source");
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let lines = code.lines().enumerate().filter(|(_, line)| tells_a_class(line));
+        wrong.extend(lines.map(|(n, line)| format!("{}:{}: {}", path.display(), n + 1, line.trim())));
+    }
+    assert!(wrong.is_empty(), "uts_units::printable::words has the words:\n{}", wrong.join("\n"));
+    assert!(tells_a_class(r#"format!("cannot: {}", error.kind())"#));
+    assert!(!tells_a_class("Err(e) if e.kind() == io::ErrorKind::NotFound => None,"));
+    assert!(!tells_a_class("let kind = workload.kind();"));
+}
+
 /// What a crate needs whatever its features are, by its `Cargo.toml`.
 fn needs(manifest: &toml::Table) -> Vec<String> {
     let listed = manifest.get("dependencies").and_then(toml::Value::as_table);

@@ -20,6 +20,9 @@ fn shells_complete_every_command_and_the_manual_has_a_page_for_each() {
         for word in ["serve", "perf", "property"] {
             assert!(text.contains(word), "{shell}: no {word}");
         }
+        for hidden in ["testbeds", "pages of the manual", "One end of a run"] {
+            assert!(!text.contains(hidden), "{shell}: {hidden}");
+        }
     }
     place.run(&["completions", "cmd.exe"]).failed(2, &["cmd.exe", "bash"]);
     place.run(&["manual", "man"]).ok();

@@ -27,3 +27,4 @@ mod tunnel_limits;
 mod tunnel_reach;
 mod tunnel_tries;
 mod tunnels;
+mod words;

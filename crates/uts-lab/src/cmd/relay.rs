@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
-use uts_end::signals;
+use uts_end::{output, signals};
 use uts_path::{SpecError, Target};
 use uts_relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 
@@ -60,7 +60,7 @@ pub struct Arguments {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text.to_socket_addrs().map_err(|e| e.to_string())?;
+    let mut found = text.to_socket_addrs().map_err(|e| format!("no such host: {}", output::words(&e)))?;
     found.next().ok_or_else(|| "the host has no address".into())
 }
 

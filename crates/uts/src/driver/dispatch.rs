@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
 use uts_functions::PathFacts;
+use uts_units::printable;
 
 /// Events that are kept for the first subscriber. A connection without one has few.
 const BACKLOG_MAX: usize = 256;
@@ -214,7 +215,9 @@ impl ConnectionState {
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::NoEffect(property) => self.publish(ConnectionEvent::NoEffect(property)),
-            Event::Moved { remote, is_peer } => self.publish(ConnectionEvent::Moved { remote, is_peer }),
+            Event::Moved { remote, is_peer } => {
+                self.publish(ConnectionEvent::Moved { remote: printable::address(remote), is_peer });
+            }
             Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
             Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
             Event::Closed(reason) => self.end(reason, woken),

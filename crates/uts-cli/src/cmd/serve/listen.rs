@@ -3,6 +3,7 @@
 
 use crate::target::PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use uts::printable::words;
 
 /// The addresses to try, in their order: both families of all networks, unless one is named.
 ///
@@ -21,7 +22,7 @@ pub async fn addresses(text: Option<&str>) -> Result<Vec<SocketAddr>, Wrong> {
         return Ok(vec![SocketAddr::from((address, port))]);
     }
     let found = tokio::net::lookup_host((host, port)).await;
-    let found = found.map_err(|why| Wrong::Name(format!("{host}: no such host: {why}")))?;
+    let found = found.map_err(|why| Wrong::Name(format!("{host}: no such host: {}", words(&why))))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found {
         if !addresses.contains(&address) {

@@ -72,13 +72,29 @@ impl Place {
     /// Runs the program at a terminal and answers its questions. Returns its exit status and what
     /// the terminal showed.
     pub fn run_at_terminal(&self, args: &[&str], asks: &str, answer: &str) -> (i32, String) {
+        self.run_at_terminal_of(None, args, asks, answer)
+    }
+
+    /// The same at a terminal of so many columns.
+    pub fn run_at_terminal_of(
+        &self,
+        columns: Option<u16>,
+        args: &[&str],
+        asks: &str,
+        answer: &str,
+    ) -> (i32, String) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("its other end");
         let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("a path");
         let terminal = fs::File::options().read(true).write(true).open(name).expect("its other end");
+        if let Some(ws_col) = columns {
+            let size = rustix::termios::Winsize { ws_row: 24, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+            rustix::termios::tcsetwinsize(&terminal, size).expect("a size");
+        }
         let both = || Stdio::from(terminal.try_clone().expect("another handle"));
         let mut child = self
             .command("home", args)
+            .env("TERM", "xterm")
             .stdin(both())
             .stdout(Stdio::null())
             .stderr(both())

@@ -165,7 +165,11 @@ impl Socket {
                 match filled {
                     Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
                     Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
-                    Err(ref e) => Err(e.kind().into()),
+                    // Only its kind counts here: the error itself is handed on below.
+                    Err(ref e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    }
+                    Err(_) => Err(io::ErrorKind::Other.into()),
                 }
             });
             match filled {
