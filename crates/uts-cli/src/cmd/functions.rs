@@ -11,8 +11,81 @@ use uts_engine::named::{self, CLASS_NAMES, CLASSES, Named};
 use uts_functions::mechanism::{Consent, Need, Unasked};
 use uts_functions::{Function, Mechanism, library};
 
-/// The protocols of table 2.3 of Richards, "The Universal Transport System" (1995).
-const TABLE_2_3: [&str; 5] = ["tcp-reno", "tp4", "netblt", "vmtp", "xtp"];
+/// Table 2.3 of Richards, "The Universal Transport System" (1995): the profile that fits best, the
+/// name there, and its four columns. TCP has a GBN window there and an ACK for each packet, which
+/// Tahoe comes nearest to. XTP is 3.2; the profile is 3.6.
+const TABLE_2_3: [(&str, &str, [&str; 4]); 5] = [
+    (
+        "tcp-tahoe",
+        "TCP",
+        [
+            "handshake based",
+            "checksum on TPDU; 1 by 1 ACK; GBN window; timer at Tx",
+            "1 by 1 ACK; coupled with error control",
+            "Tx must time out for lost packets; heavy reliance on timers",
+        ],
+    ),
+    (
+        "tp4",
+        "OSI/TP4",
+        [
+            "handshake based",
+            "length field of packet; checksum over TPDU optional; 1 by 1 ACK; GBN window; timer at Tx",
+            "1 by 1 ACK; coupled with error control",
+            "",
+        ],
+    ),
+    (
+        "netblt",
+        "NETBLT",
+        [
+            "modified handshaking arrangement",
+            "state sent when a block is received; receiver based time-outs, using inter-arrival times; SR window; \
+             allows continuous transmission with errors; inter-arrival timer at Rx",
+            "window and rate modulation; Tx and Rx buffers allocated and negotiated for each frame; depends on round \
+             trip delay",
+            "if the window is larger than the buffers, rate modulation is required; runs on top of IP",
+        ],
+    ),
+    (
+        "vmtp",
+        "VMTP",
+        [
+            "timer based",
+            "response to requests acts as an implicit ACK; one Tx timer per request; SR window",
+            "based on message groups; stop and wait at buffer level; assumes lost packets from queue overflows, not \
+             bit errors",
+            "assumes best effort datagram sub-network; geared for request/response; a base for higher level control",
+        ],
+    ),
+    (
+        "xtp",
+        "XTP 3.2",
+        [
+            "implicit",
+            "two checksums (header and user data); poll/status, always generates NAKs when data lost",
+            "separate flow control window; also rate control",
+            "all fields are 32 bit aligned; great flexibility",
+        ],
+    ),
+];
+
+/// The columns of the table, and the functions that are spoken of in each.
+const COLUMNS: [(&str, &[Function]); 4] = [
+    ("connection set-up", &[Function::Establishment]),
+    (
+        "error control",
+        &[
+            Function::Detection,
+            Function::Retransmission,
+            Function::Acknowledgement,
+            Function::Finding,
+            Function::Timing,
+        ],
+    ),
+    ("flow control", &[Function::Flow, Function::Rate, Function::Congestion]),
+    ("comments", &[]),
+];
 
 /// Prints what was asked for.
 ///
@@ -155,13 +228,53 @@ fn duties(class: &str) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// Which mechanism each profile has for each function; what it leaves to the selector is a dash.
-fn table(args: &FunctionsArgs) -> Result<(), Failure> {
-    let names: Vec<&str> = if args.parts.is_empty() {
-        TABLE_2_3.to_vec()
-    } else {
-        args.parts.iter().map(String::as_str).collect()
+/// Table 2.3: each column as the thesis has it, and below it what is there here.
+fn table_2_3(args: &FunctionsArgs) -> Result<(), Failure> {
+    for (name, there, cells) in TABLE_2_3 {
+        let named = named::find(name).map_err(Failure::Failed)?;
+        let columns = || COLUMNS.iter().zip(cells);
+        if args.json {
+            let columns: serde_json::Map<String, Value> = columns()
+                .map(|((column, functions), cell)| {
+                    ((*column).to_owned(), json!({ "thesis": cell, "here": here(named, functions) }))
+                })
+                .collect();
+            lines::print_json(json!({ "protocol": there, "profile": name, "columns": columns }));
+            continue;
+        }
+        let mut text = format!("{there} (profile {name})");
+        for ((column, functions), cell) in columns() {
+            let cell = if cell.is_empty() { "-" } else { cell };
+            indent(&mut text, &format!("{column}: {cell}"));
+            indent(&mut text, &format!("  here: {}", here(named, functions)));
+        }
+        lines::print(&text);
+    }
+    Ok(())
+}
+
+/// What a profile has for these functions; for none of them, what it lacks.
+fn here(named: &Named, functions: &[Function]) -> String {
+    if functions.is_empty() {
+        return format!("not as there: {}", named.lacks.join("; "));
+    }
+    let pins = named.pinned();
+    let of = |function: &Function| {
+        let pinned = pins.iter().find(|(f, _)| f == function).map(|(_, text)| (*text).to_owned());
+        let by_default = || library::of(*function).iter().find(|m| m.mandatory).map(|m| m.name.to_owned());
+        let mechanism = pinned.or_else(by_default).unwrap_or_else(|| "-".to_owned());
+        format!("{} {mechanism}", function.name())
     };
+    functions.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// Table 2.3; of profiles that are named, which mechanism each has for each function. What one
+/// leaves to the selector is a dash.
+fn table(args: &FunctionsArgs) -> Result<(), Failure> {
+    if args.parts.is_empty() {
+        return table_2_3(args);
+    }
+    let names: Vec<&str> = args.parts.iter().map(String::as_str).collect();
     let found: Result<Vec<&Named>, String> = names.iter().map(|name| named::find(name)).collect();
     let found = found.map_err(Failure::Failed)?;
     let cell = |named: &Named, function: Function| {
@@ -234,8 +347,15 @@ mod tests {
             named.pinned().into_iter().find(|(f, _)| *f == function).map(|(_, m)| m.to_owned())
         };
         let cases = [
-            ("tcp-reno", Function::Detection, "internet-16"),
+            // Checksum, GBN window; timer at Tx; state when a block is received; two checksums.
+            ("tcp-tahoe", Function::Detection, "internet-16"),
+            ("tcp-tahoe", Function::Retransmission, "go-back-n"),
             ("tp4", Function::Retransmission, "go-back-n"),
+            ("tp4", Function::Finding, "expiry(back-off=0)"),
+            ("netblt", Function::Retransmission, "blast(unit=64,strategy=4)"),
+            ("xtp", Function::Retransmission, "nak"),
+            ("xtp", Function::Finding, "status"),
+            ("vmtp", Function::Flow, "packet-group(packets=12)"),
             ("netblt", Function::Rate, "netblt(buffer=64)"),
             ("xtp", Function::Acknowledgement, "poll-status"),
             ("xtp", Function::Detection, "header-and-data"),
@@ -244,7 +364,13 @@ mod tests {
         for (name, function, mechanism) in cases {
             assert_eq!(of(name, function).as_deref(), Some(mechanism), "{name}");
         }
-        assert!(TABLE_2_3.iter().all(|name| named::find(name).is_ok()));
+        for (name, there, _) in TABLE_2_3 {
+            let named = named::find(name).expect("listed");
+            for (column, functions) in COLUMNS {
+                assert!(here(named, functions).len() > 5, "{there}, {column}");
+            }
+            assert!(here(named, COLUMNS[0].1).contains("three-way"), "{name}");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Retransmission for Blast {
         let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
         let mut orders: Vec<Range<u64>> = Vec::new();
         for range in sent {
-            // retransmission.md R-19: the receiver asks again before what it asked for can be there.
+            // retransmission.md R-19: it asks again before what it asked for can be there.
             let is_unanswered = |last: &Order| flow.acked_to <= last.before_packet && last.covers(range);
             if self.strategy != Strategy::Selective && self.last.as_deref().is_some_and(is_unanswered) {
                 continue;

@@ -101,8 +101,8 @@ pub trait Retransmission: Described + DynClone {
         false
     }
 
-    /// Positions of a unit, if nothing of one counts as arrived until all of it has. What it repeats
-    /// is then repeated with what has arrived ([`Withheld`]).
+    /// Positions of a unit, if nothing of one counts as arrived until all of it has. What it
+    /// repeats is then repeated with what has arrived ([`Withheld`]).
     fn unit(&self) -> Option<u64> {
         None
     }

@@ -77,8 +77,8 @@ fn draw(out: &mut String, b: &Placed) {
     }
 }
 
-/// Width of a line of a box, the first of which is bold. It is drawn as wide as this in any font, so
-/// that it stays in its box.
+/// Width of a line of a box, the first of which is bold. It is drawn as wide as this in any font,
+/// so that it stays in its box.
 fn line_width(at: usize, line: &str) -> f64 {
     wide(line, if at == 0 { FONT * BOLD } else { FONT })
 }
