@@ -7,6 +7,7 @@
     reason = "processes of the system, in real time"
 )]
 
+mod abrupt;
 mod common;
 mod daily;
 mod documents;
