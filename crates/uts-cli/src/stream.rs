@@ -7,11 +7,14 @@
 //! know the byte have stopped reading by then.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+use uts_end::transport::unacknowledged_bytes;
 
 /// What is read at once, in bytes.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -146,35 +149,70 @@ pub async fn read_text(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<String
     String::from_utf8(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "text that is not UTF-8"))
 }
 
+/// Why a direction has ended before its time.
+#[derive(Debug)]
+enum Broken {
+    /// Nothing more can be read from where it comes.
+    Unread(io::Error),
+    /// Nothing more can be written to where it goes.
+    Unwritten(io::Error),
+}
+
+/// How both directions are getting on.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Pieces that were written.
+    pieces: AtomicU64,
+    /// The socket takes nothing more. Its connection is gone: an end of it is none in order.
+    is_dead: AtomicBool,
+}
+
+impl Progress {
+    /// Waits until nothing has moved for [`LINGER`].
+    async fn stands_still(&self) {
+        loop {
+            let before = self.pieces.load(Relaxed);
+            sleep(LINGER).await;
+            if self.pieces.load(Relaxed) == before {
+                return;
+            }
+        }
+    }
+}
+
 /// Copies what comes until its end, which is passed on. What has come is passed on before more is
 /// waited for. `watch` is told of each piece before it is written: where to, how many bytes, and
 /// how long they were waited for.
-///
-/// # Errors
-/// Those of both ends.
-pub async fn pass<W: AsyncWrite + Unpin>(
+async fn pass<W: AsyncWrite + Unpin>(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut W,
     mut watch: impl FnMut(&W, usize, Duration),
-) -> io::Result<()> {
+    progress: &Progress,
+) -> Result<(), Broken> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let since = Instant::now();
-        let bytes = from.read(&mut chunk).await?;
+        let bytes = from.read(&mut chunk).await.map_err(Broken::Unread)?;
         if bytes == 0 {
-            return to.shutdown().await;
+            if progress.is_dead.load(Relaxed) {
+                return Err(Broken::Unread(io::ErrorKind::ConnectionReset.into()));
+            }
+            return to.shutdown().await.map_err(Broken::Unwritten);
         }
         watch(to, bytes, since.elapsed());
-        to.write_all(&chunk[..bytes]).await?;
-        to.flush().await?;
+        to.write_all(&chunk[..bytes]).await.map_err(Broken::Unwritten)?;
+        to.flush().await.map_err(Broken::Unwritten)?;
+        progress.pieces.fetch_add(1, Relaxed);
     }
 }
 
 /// Carries what comes from a socket to a flow and back, until both directions have ended. Each ends
-/// by itself. An error of one ends both: the socket is reset, and so is the flow when its halves
-/// are dropped. The same happens if this is given up. `begun` reads what comes from the flow before
-/// that; what comes from the socket does not wait for it. The watches are those of [`pass`], for
-/// what goes to the flow and for what goes to the socket.
+/// by itself. An error of one ends both, but what was said before it is carried first: what the
+/// socket still gives goes to the flow, and what has come in the flow goes to the socket. Then the
+/// socket is reset, and so is the flow when its halves are dropped. If this is given up, both
+/// happen at once. `begun` reads what comes from the flow before that; what comes from the socket
+/// does not wait for it. The watches are told of each piece that goes to the flow (where to, how
+/// many bytes, and how long they were waited for), and to the socket.
 ///
 /// # Errors
 /// That of `begun`, which says more than one of the flow; else those of both ends.
@@ -190,32 +228,96 @@ pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
     let _ = socket.set_nodelay(true);
     let mut held = Resetting { socket, has_ended: false };
     let (mut from, mut to) = held.socket.split();
-    let outward = pass(&mut from, send, on_sent);
-    tokio::pin!(outward);
-    let mut sent = None;
-    {
-        let begun = begun(recv);
-        tokio::pin!(begun);
-        loop {
-            tokio::select! {
-                begun = &mut begun => break begun?,
-                ended = &mut outward, if sent.is_none() => sent = Some(ended),
-            }
+    let progress = Progress::default();
+    let outward = pass(&mut from, send, on_sent, &progress);
+    let inward = async {
+        begun(recv).await.map_err(Broken::Unread)?;
+        pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress).await
+    };
+    let (error, is_alive) = match both(outward, inward, &progress).await {
+        Ok(()) => {
+            held.has_ended = true;
+            return Ok(());
         }
+        Err(Ended::Socket(error)) => (error, false),
+        Err(Ended::Flow(error)) => (error, true),
+    };
+    if is_alive {
+        drain(&held.socket).await;
     }
-    let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes));
-    match sent {
-        Some(ended) => {
-            ended?;
-            inward.await?;
-        }
-        None => {
-            tokio::try_join!(outward, inward)?;
-        }
-    }
-    held.has_ended = true;
-    Ok(())
+    Err(error)
 }
+
+/// Which end has failed.
+enum Ended {
+    Socket(io::Error),
+    Flow(io::Error),
+}
+
+/// Waits for both directions, as far as one is of use without the other.
+async fn both(
+    outward: impl Future<Output = Result<(), Broken>>,
+    inward: impl Future<Output = Result<(), Broken>>,
+    progress: &Progress,
+) -> Result<(), Ended> {
+    tokio::pin!(outward, inward);
+    let (mut sent, mut received) = (None, None);
+    while sent.is_none() || received.is_none() {
+        tokio::select! {
+            ended = &mut outward, if sent.is_none() => match ended {
+                // The socket's connection is gone.
+                Err(Broken::Unread(error)) => return Err(Ended::Socket(error)),
+                ended => sent = Some(ended),
+            },
+            ended = &mut inward, if received.is_none() => match ended {
+                // The flow is over: what has come of it has gone to the socket.
+                Err(Broken::Unread(error)) => return Err(Ended::Flow(error)),
+                Err(Broken::Unwritten(error)) => {
+                    // What came before its connection went can still be read.
+                    progress.is_dead.store(true, Relaxed);
+                    if sent.is_none() {
+                        tokio::select! {
+                            _ = &mut outward => {}
+                            () = progress.stands_still() => {}
+                        }
+                    }
+                    return Err(Ended::Socket(error));
+                }
+                Ok(()) => received = Some(()),
+            },
+        }
+    }
+    match sent {
+        Some(Err(Broken::Unwritten(error))) => Err(Ended::Flow(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the peer of a socket has what was written to it: a reset would overtake it. A peer
+/// that takes nothing for [`LINGER`] does not want it.
+async fn drain(socket: &TcpStream) {
+    let mut left = u64::MAX;
+    let (mut pause, mut since) = (DRAIN_PAUSE_MIN, Instant::now());
+    while let Ok(now @ 1..) = unacknowledged_bytes(socket) {
+        if now < left {
+            (left, since) = (now, Instant::now());
+        }
+        let is_broken = !matches!(socket.take_error(), Ok(None));
+        if is_broken || since.elapsed() >= LINGER {
+            return;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(DRAIN_PAUSE_MAX);
+    }
+}
+
+/// Who takes nothing for so long of what was said before an abrupt end does not want it.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// A socket's queue is looked at again after this long at first, and at last. The system does not
+/// say when it becomes empty.
+const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
+const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Nothing comes before what is carried.
 ///
@@ -358,30 +460,75 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_the_flow_resets_the_socket() {
+    async fn an_error_of_the_flow_resets_the_socket_behind_what_came_before() {
         let (mut outer, inner) = sockets().await;
-        let (near, far) = tokio::io::duplex(1000);
+        let (near, far) = tokio::io::duplex(1 << 20);
         let (_, mut send) = tokio::io::split(near);
         drop(far);
         outer.write_all(b"x").await.unwrap();
-        let mut recv = never();
-        join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await.unwrap_err();
-        let error = outer.read(&mut [0]).await.unwrap_err();
+        // More than the socket takes before it is read.
+        let whole = io::Cursor::new(vec![7; 20 << 20]);
+        let mut recv = whole.chain(fails());
+        let joined = tokio::spawn(async move {
+            join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await.unwrap_err();
+        });
+        let mut got = Vec::new();
+        let error = outer.read_to_end(&mut got).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(got.len(), 20 << 20);
+        joined.await.unwrap();
     }
 
-    /// A reader that never has anything.
-    fn never() -> impl AsyncRead + Unpin {
-        struct Never;
-        impl AsyncRead for Never {
+    /// A service that answers, and closes with unread data.
+    #[tokio::test]
+    async fn what_a_socket_has_said_before_it_was_reset_goes_to_the_flow() {
+        for answer in [68, 300_000] {
+            for _ in 0..20 {
+                let (outer, inner) = sockets().await;
+                let (near, far) = tokio::io::duplex(100_000);
+                let (mut recv, mut send) = tokio::io::split(near);
+                let joined = tokio::spawn(async move {
+                    let ended = join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await;
+                    // The flow would be reset, and not end.
+                    drop((send, recv));
+                    ended
+                });
+                let (mut from, mut to) = tokio::io::split(far);
+                // It goes on to be sent something, which fails once the service has gone.
+                let sending = tokio::spawn(async move { while to.write_all(&[1; 1000]).await.is_ok() {} });
+                let service = tokio::task::spawn_blocking(move || {
+                    use std::io::{Read, Write};
+                    let mut service = outer.into_std().unwrap();
+                    service.set_nonblocking(false).unwrap();
+                    service.read_exact(&mut [0; 100]).unwrap();
+                    service.write_all(&vec![2; answer]).unwrap();
+                    // What the other side's system does not have yet, its own throws away.
+                    while unacknowledged_bytes(&service).unwrap() > 0 {
+                        std::thread::sleep(DRAIN_PAUSE_MIN);
+                    }
+                });
+                let mut got = Vec::new();
+                from.read_to_end(&mut got).await.unwrap();
+                assert_eq!(got.len(), answer);
+                assert!(joined.await.unwrap().is_err(), "a reset is no end in order");
+                service.await.unwrap();
+                sending.abort();
+            }
+        }
+    }
+
+    /// A reader that fails.
+    fn fails() -> impl AsyncRead + Unpin {
+        struct Fails;
+        impl AsyncRead for Fails {
             fn poll_read(
                 self: std::pin::Pin<&mut Self>,
                 _: &mut std::task::Context<'_>,
                 _: &mut tokio::io::ReadBuf<'_>,
             ) -> std::task::Poll<io::Result<()>> {
-                std::task::Poll::Pending
+                std::task::Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
             }
         }
-        Never
+        Fails
     }
 }

@@ -7,6 +7,7 @@
     reason = "processes of the system, in real time"
 )]
 
+mod abrupt;
 mod common;
 mod daily;
 mod documents;
@@ -21,6 +22,7 @@ mod receiving;
 mod serving;
 mod settings;
 mod signals;
+mod standard_streams;
 mod tunnel_associations;
 mod tunnel_ends;
 mod tunnel_limits;

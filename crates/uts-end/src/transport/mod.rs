@@ -9,6 +9,8 @@ pub mod tcp;
 pub mod udp;
 pub mod universal;
 
+pub use sockopt::unacknowledged_bytes;
+
 use crate::{Context, TransportSpec};
 use std::io;
 use std::rc::Rc;

@@ -47,6 +47,7 @@ impl Ways {
             send.is_done = true;
             self.events.push_back(Event::Finished(FlowId(id)));
         }
+        send.end_if_reset();
         if flow.next_alarm() != flow.alarm {
             self.flows.update_alarm(id);
         }
@@ -159,8 +160,11 @@ impl Ways {
         let loss = LostPacket { now, number: 0, sent_at: now, next_packet };
         let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
+        if send.is_given_up() {
+            return Ok(());
+        }
         let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
-        if mechanism.info().number != feedback.mechanism || send.reset.is_some() {
+        if mechanism.info().number != feedback.mechanism {
             return Ok(());
         }
         for range in mechanism.on_feedback(feedback.words, &flow)? {

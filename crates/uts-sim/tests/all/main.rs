@@ -11,6 +11,7 @@ mod establishment;
 mod exchange_matrix;
 mod expedited;
 mod first_credit;
+mod flow_resets;
 mod fragments;
 mod groups;
 mod host_costs;

@@ -31,14 +31,14 @@ pub struct Skip {
     pub len: u64,
 }
 
-/// The sender gives a flow up.
+/// The sender ends a flow that it has not sent whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetFlow {
     /// The flow.
     pub flow: u32,
     /// Why, for programs.
     pub code: u64,
-    /// The position after the last that was ever sent.
+    /// The receiver acts on it behind all that is below this position, and waits for that.
     pub final_position: u64,
 }
 

@@ -170,7 +170,13 @@ impl SendFlow {
         Ok(done.ok_or_else(|| timed_out(self.timeout, "the peer has not acknowledged everything"))??)
     }
 
-    /// Gives the flow up: what was not delivered will not be.
+    /// Resets the flow behind what was written, as [`SendFlow::reset_reliably`] of the library
+    /// without `blocking` does: the peer reads all of that, and then learns that more was to come.
+    pub fn reset_reliably(&mut self, code: u64) {
+        self.carrier.act(|| self.inner.reset_reliably(code));
+    }
+
+    /// Gives the flow up at once: what was not delivered will not be.
     pub fn reset(&mut self, code: u64) {
         self.carrier.act(|| self.inner.reset(code));
     }

@@ -18,7 +18,8 @@ use uts_functions::Profile;
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// The half of a flow that is written. If it is dropped before it was finished, it resets the flow
-/// with code 0: the peer must not take half of something for the whole.
+/// with code 0, as [`SendFlow::reset_reliably`] does: the peer reads what was written, and must not
+/// take half of something for the whole.
 #[derive(Debug)]
 pub struct SendFlow {
     connection: Connection,
@@ -225,8 +226,27 @@ impl SendFlow {
         .await
     }
 
-    /// Gives the flow up. What was not delivered will not be. Without effect if everything has been
-    /// delivered.
+    /// Resets the flow behind what was written: the peer reads all of that, and then learns that
+    /// more was to come. If the peer takes nothing of it for the idle time-out, or wants no more of
+    /// the flow, the rest is given up. Where the profile sends no positions it is given up at once.
+    /// Without effect if the flow was finished. (As QUIC's RESET_STREAM_AT,
+    /// draft-ietf-quic-reliable-stream-reset.)
+    pub fn reset_reliably(&mut self, code: u64) {
+        if self.has_ended {
+            return;
+        }
+        (self.has_ended, self.was_reset) = (true, true);
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, now| {
+            if let Some(connection) = inner.connection(handle) {
+                connection.reset_reliably(now, id, code);
+            }
+            inner.changed();
+        });
+    }
+
+    /// Gives the flow up at once. What was not delivered will not be, and holds no memory any more.
+    /// Without effect if everything has been delivered.
     pub fn reset(&mut self, code: u64) {
         (self.has_ended, self.was_reset) = (true, true);
         let (handle, id) = (self.connection.handle(), self.id);
@@ -315,9 +335,7 @@ fn failure(flow: &FlowState) -> Option<WriteError> {
 
 impl Drop for SendFlow {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.reset(0);
-        }
+        self.reset_reliably(0);
         let (handle, id) = (self.connection.handle(), self.id);
         self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
     }

@@ -384,7 +384,7 @@ impl Ways {
     /// flight went without a position, so that it could not be told from a repeat: it is not
     /// repeated.
     fn place_flow(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
+        if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| !flow.send.is_given_up()) {
             let buffer = &flow.send.buffer;
             // The end of the flow cannot be given up (sequencing.md R-4).
             let sent = buffer.sent().min(buffer.written() - u64::from(buffer.is_finished()));

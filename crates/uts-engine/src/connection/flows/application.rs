@@ -1,7 +1,7 @@
 //! What the application does with a connection's flows.
 
 use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
-use crate::connection::flows::halves::SendHalf;
+use crate::connection::flows::halves::{Rest, SendHalf, SentReset};
 use crate::connection::flows::interface::{
     After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError,
 };
@@ -313,9 +313,9 @@ impl Connection {
         self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
 
-    /// Ends the flow after what was written.
+    /// Ends the flow after what was written. Without effect if it was reset.
     pub fn finish(&mut self, id: FlowId) {
-        if let Some(flow) = self.ways.flows.get_mut(id.0) {
+        if let Some(flow) = self.ways.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
             flow.send.buffer.finish();
             self.ways.after_send_change(id.0);
         }
@@ -324,6 +324,14 @@ impl Connection {
     /// Gives the flow up: what was not delivered is not.
     pub fn reset(&mut self, id: FlowId, code: u64) {
         self.ways.reset_flow(id, code);
+    }
+
+    /// Resets the flow behind what was written: the peer reads all of that, and then the reset. If
+    /// the peer takes nothing of it for the idle time-out, or stops the flow, the rest is given up.
+    /// Data without positions is given up at once, as by [`Connection::reset`]. Without effect if
+    /// the flow was finished or reset. (flow.md)
+    pub fn reset_reliably(&mut self, now: Time, id: FlowId, code: u64) {
+        self.ways.reset_flow_reliably(now, id, code);
     }
 
     /// Says that no more data of the flow is wanted; what has arrived is dropped.
@@ -335,7 +343,7 @@ impl Connection {
             self.ways.flows.drop_if_done(id.0);
             return;
         }
-        let complete = receive.data.is_complete() || receive.reset.is_some();
+        let complete = receive.data.is_complete() || receive.due_reset().is_some();
         receive.is_done = true;
         receive.asking = None;
         receive.data = Default::default();
@@ -465,8 +473,9 @@ impl Connection {
                 None => {
                     liveness.on_awaited(receive.reader_told);
                     (receive.reader_told, receive.reader_waits) = (false, true);
-                    has_widened = receive.reset.is_none() && receive.widen_for_message();
-                    if let Some(code) = receive.reset {
+                    let reset = receive.due_reset();
+                    has_widened = reset.is_none() && receive.widen_for_message();
+                    if let Some(code) = reset {
                         receive.is_done = true;
                         flows.drop_if_done(id.0);
                         return Err(ReadError::Reset(code));
@@ -506,14 +515,41 @@ impl Ways {
 
     pub(in crate::connection) fn reset_flow(&mut self, id: FlowId, code: u64) {
         let Some(flow) = self.flows.get_mut(id.0) else { return };
-        if flow.send.reset.is_some() || flow.send.is_done {
+        if flow.send.is_given_up() || flow.send.is_done {
             return;
         }
-        flow.send.reset = Some((code, flow.send.buffer.sent()));
+        // flow.md R-30: the peer has what is below, or knows that it will not come.
+        let known_to = flow.send.buffer.known_to();
+        let final_position = flow.send.reset.as_ref().map_or(known_to, |r| r.final_position.min(known_to));
+        flow.send.reset = Some(Box::new(SentReset { code, final_position, is_known: false, rest: None }));
         flow.send.buffer.clear();
         flow.send.rare = None;
         self.flows.signals.remove(&Signal::Skip(id.0));
-        self.flows.signals.insert(Signal::Reset(id.0));
+        self.flows.signals.insert(Signal::Reset(id.0, final_position));
+        self.after_send_change(id.0);
+    }
+
+    /// How long a peer that takes nothing of what is left of a flow is waited for.
+    fn patience_from(&self, now: Time) -> Time {
+        let patience = self.config.idle_timeout;
+        if patience.is_zero() { Time::NEVER } else { now + patience }
+    }
+
+    fn reset_flow_reliably(&mut self, now: Time, id: FlowId, code: u64) {
+        let Some(send) = self.flows.get(id.0).map(|flow| &flow.send) else { return };
+        if send.reset.is_some() || send.buffer.is_finished() || send.is_done {
+            return;
+        }
+        let stack = self.outbound.as_ref().and_then(|outbound| outbound.stack(send.group));
+        if stack.is_some_and(|stack| !stack.layout.offsets) {
+            return self.reset_flow(id, code);
+        }
+        let final_position = send.buffer.written();
+        let rest = Some(Rest { look_at: self.patience_from(now), known_to: send.buffer.known_to() });
+        if let Some(flow) = self.flows.get_mut(id.0) {
+            flow.send.reset = Some(Box::new(SentReset { code, final_position, is_known: false, rest }));
+        }
+        self.flows.signals.insert(Signal::Reset(id.0, final_position));
         self.after_send_change(id.0);
     }
 
@@ -521,9 +557,15 @@ impl Ways {
     pub(in crate::connection) fn on_alarms(&mut self, now: Time) {
         while let Some((_, id)) = self.flows.next_alarm().filter(|(at, _)| *at <= now) {
             self.expire_messages(now, id);
+            let again_look_at = self.patience_from(now);
             let again_at = self.outbound.as_ref().map_or(Time::NEVER, |o| now + o.probe_timeout());
             let Some(flow) = self.flows.get_mut(id) else { break };
-            if flow.send.release(now, again_at) {
+            let release = flow.send.release(now, again_at);
+            if let Some(code) = flow.send.look_at_rest(now, again_look_at) {
+                self.reset_flow(FlowId(id), code);
+                continue;
+            }
+            if release {
                 self.outbound_mut(Outbound::ask_for_packet);
             }
             let Some(flow) = self.flows.get_mut(id) else { break };

@@ -110,7 +110,8 @@ impl Connection {
             self.ways.flows.drop_if_done(id.0);
             return Ok(message);
         }
-        let is_over = receive.is_done || receive.reset.is_some() || receive.data.end_position().is_some();
+        let is_over =
+            receive.is_done || receive.due_reset().is_some() || receive.data.end_position().is_some();
         Err(match closed {
             Some(reason) => ReadError::Closed(reason),
             None if is_over => ReadError::Unknown,
@@ -186,7 +187,7 @@ impl Ways {
     ) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(ack.flow).map_err(super::violation)?;
         let Some((flow, _)) = found else { return Ok(()) };
-        if flow.send.reset.is_some() {
+        if flow.send.is_given_up() {
             return Ok(());
         }
         let sent = flow.send.rare.as_mut().map(|rare| &mut rare.expedited);
@@ -216,6 +217,7 @@ impl Ways {
         let found = self.flows.of_frame(id).map_err(super::violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         let receive = &mut flow.receive;
+        let is_over = receive.is_done || receive.due_reset().is_some();
         let arrived = receive.expedited.get_or_insert_default();
         // flow.md R-26
         match expedited.number {
@@ -232,7 +234,7 @@ impl Ways {
         // flow.md R-28
         if arrived.is_unwanted {
             self.flows.signals.insert(Signal::ExpeditedAck(id));
-        } else if !receive.is_done && receive.reset.is_none() {
+        } else if !is_over {
             arrived.unread = Some(Bytes::copy_from_slice(expedited.bytes));
             self.events.push_back(Event::Expedited(FlowId(id)));
         }

@@ -36,8 +36,8 @@ pub(crate) struct SendHalf {
     pub priority: u8,
     /// The application found it full and wants to know when it is not.
     pub writer_waits: bool,
-    /// The application reset it: code and final position, until the peer has acknowledged that.
-    pub reset: Option<(u64, u64)>,
+    /// It was reset.
+    pub reset: Option<Box<SentReset>>,
     pub stopped: Option<u64>,
     pub is_done: bool,
     /// What repeats this flow's losses, and the choice that it was built for: its memory is the
@@ -47,6 +47,28 @@ pub(crate) struct SendHalf {
     pub rare: Option<Box<Rare>>,
     /// Its place in the order of sending.
     pub(super) turn: Turn,
+}
+
+/// A reset of what is sent in a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentReset {
+    /// Why, for programs.
+    pub code: u64,
+    /// What is below this position is delivered, and the reset is acted on behind it.
+    pub final_position: u64,
+    /// The peer has acknowledged the reset with this final position.
+    pub is_known: bool,
+    /// What the peer lacks below the final position is still sent; `None` if it was given up.
+    pub rest: Option<Rest>,
+}
+
+/// What is still sent of a flow that was reset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// When it is looked at again.
+    pub look_at: Time,
+    /// How much of it the peer had when it was looked at last, as a position.
+    pub known_to: u64,
 }
 
 /// States of functions for a flow that is sent, which only few mechanisms need.
@@ -173,6 +195,34 @@ impl SendHalf {
         self.rare.get_or_insert_default().tagged.insert(start..self.buffer.written());
     }
 
+    /// Nothing of its data is sent any more, since it was reset.
+    pub fn is_given_up(&self) -> bool {
+        self.reset.as_ref().is_some_and(|reset| reset.rest.is_none())
+    }
+
+    /// Ends a flow that was reset, if the peer knows it and has all that is delivered.
+    pub fn end_if_reset(&mut self) {
+        let reset = self.reset.as_deref_mut().filter(|reset| reset.is_known);
+        if let Some(reset) = reset.filter(|reset| self.buffer.known_to() >= reset.final_position) {
+            reset.rest = None;
+            self.is_done = true;
+        }
+    }
+
+    /// Looks at the rest of a flow that was reset: a peer that has taken nothing of it
+    /// since it was looked at last does not want it (flow.md R-31). Returns the code of the reset
+    /// then, else it is looked at next at `again_at`.
+    pub fn look_at_rest(&mut self, now: Time, again_at: Time) -> Option<u64> {
+        let known_to = self.buffer.known_to();
+        let reset = self.reset.as_deref_mut()?;
+        let rest = reset.rest.as_mut().filter(|rest| rest.look_at <= now)?;
+        if known_to == rest.known_to {
+            return Some(reset.code);
+        }
+        *rest = Rest { look_at: again_at, known_to };
+        None
+    }
+
     /// Bytes of heap memory beyond the application's data.
     pub fn heap_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| {
@@ -195,7 +245,8 @@ impl SendHalf {
             .rare
             .as_ref()
             .and_then(|rare| earlier(earlier(rare.awaited.until(), rare.admits_at), rare.sending.release_at));
-        earlier(self.buffer.next_expiry(), rare)
+        let rest = self.reset.as_ref().and_then(|reset| reset.rest).map(|rest| rest.look_at);
+        earlier(earlier(self.buffer.next_expiry(), rest), rare)
     }
 }
 
@@ -239,7 +290,8 @@ pub(crate) struct ReceiveHalf {
     pub asking: Option<Box<Asking>>,
     /// The expedited messages that came, if any did.
     pub expedited: Option<Box<expedited::Arrived>>,
-    pub reset: Option<u64>,
+    /// The peer has reset it: code and final position.
+    pub reset: Option<(u64, u64)>,
     pub stop: Option<u64>,
     /// The application has seen its end (or its reset, or wants no more).
     pub is_done: bool,
@@ -277,7 +329,8 @@ impl ReceiveHalf {
 
     /// Whether data that comes under a stack goes into this flow with nothing changed about it.
     fn takes_from(&self, stack: &ReceiveStack) -> bool {
-        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
+        let is_ours =
+            self.is_placed && self.group == stack.group && self.due_reset().is_none() && !self.is_done;
         // Who asks for what is missing sees each arrival while something is.
         let is_followed = self.asking.is_some() && self.data.gaps() > 0;
         // So do reports that wait until it is not.
@@ -354,7 +407,14 @@ impl ReceiveHalf {
 
     /// Whether the peer needs credit for more.
     pub fn is_credited(&self) -> bool {
-        !self.is_free() && !self.is_done && self.reset.is_none() && !self.data.is_ended()
+        !self.is_free() && !self.is_done && self.due_reset().is_none() && !self.data.is_ended()
+    }
+
+    /// The code of the peer's reset, once all that stands before it has come, or will not
+    /// (flow.md R-29).
+    pub fn due_reset(&self) -> Option<u64> {
+        let (code, final_position) = self.reset?;
+        (self.data.contiguous() >= final_position).then_some(code)
     }
 
     /// The position that the peer has been told that it may send up to.

@@ -252,7 +252,7 @@ impl Flows {
     pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
-        let may = !send.is_held && send.reset.is_none();
+        let may = !send.is_held && !send.is_given_up();
         let limit = limit_of(send);
         let wants = may && send.buffer.wants_to_send(limit);
         if wants {
@@ -318,7 +318,7 @@ impl Flows {
     pub fn has_all_below(&self, id: u32, position: u64) -> bool {
         self.get(id).is_none_or(|flow| {
             let receive = &flow.receive;
-            receive.is_done || receive.reset.is_some() || receive.data.contiguous() >= position
+            receive.is_done || receive.due_reset().is_some() || receive.data.contiguous() >= position
         })
     }
 

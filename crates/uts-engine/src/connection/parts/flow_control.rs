@@ -18,8 +18,8 @@ pub(crate) enum Signal {
     ExpeditedAck(u32),
     /// How far the peer may send in it.
     Credit(u32),
-    /// This end sends nothing more in it, and has not sent all.
-    Reset(u32),
+    /// This end has reset it, at this final position.
+    Reset(u32, u64),
     /// This end wants nothing more of it.
     Stop(u32),
     /// Positions of it will not be sent.
@@ -113,11 +113,12 @@ impl Part for FlowControl {
                 ways.after_send_change(*flow);
             }
             Token::FlowControl(Signal::Expedited(id, number)) => ways.on_expedited_arrived(*id, *number),
-            Token::FlowControl(Signal::Reset(id)) => {
-                if let Some(flow) = ways.flows.get_mut(*id) {
-                    flow.send.is_done = true;
+            Token::FlowControl(Signal::Reset(id, final_position)) => {
+                let reset = ways.flows.get_mut(*id).and_then(|flow| flow.send.reset.as_deref_mut());
+                if let Some(reset) = reset.filter(|reset| reset.final_position == *final_position) {
+                    reset.is_known = true;
                 }
-                ways.flows.drop_if_done(*id);
+                ways.after_send_change(*id);
             }
             Token::FlowControl(Signal::Stop(id)) => {
                 if let Some(flow) = ways.flows.get_mut(*id) {
@@ -159,8 +160,10 @@ fn frame_of<'a>(signal: &Signal, ways: &'a Ways) -> Option<Frame<'a>> {
         Signal::Credit(flow) => {
             Frame::Credit(frame::Credit { flow, limit: ways.flows.get(flow)?.receive.told_limit() })
         }
-        Signal::Reset(flow) => {
-            let (code, final_position) = ways.flows.get(flow)?.send.reset?;
+        Signal::Reset(flow, final_position) => {
+            let reset = ways.flows.get(flow)?.send.reset.as_deref();
+            // What is said of another final position is old.
+            let code = reset.filter(|reset| reset.final_position == final_position)?.code;
             Frame::ResetFlow(frame::ResetFlow { flow, code, final_position })
         }
         Signal::Stop(flow) => {
@@ -196,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_is_said_of_a_flow_that_is_gone() {
         let (mut part, mut ways) = (FlowControl::default(), testing::ways());
-        ways.flows.signals.extend([Signal::Credit(2), Signal::Reset(2), Signal::Stop(2), Signal::Skip(2)]);
+        ways.flows.signals.extend([Signal::Credit(2), Signal::Reset(2, 0), Signal::Stop(2), Signal::Skip(2)]);
         let frames = testing::written(&mut ways, 100, |packet, ways| part.write(packet, ways));
         assert!(frames.is_empty() && !(part.interest(&ways) == Interest::Frames), "{frames:?}");
     }

@@ -323,7 +323,11 @@ impl Ways {
                 receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
             receive.free_limit = receive.free_limit.max(free);
         }
-        let is_wanted = receive.reset.is_none() && !receive.is_done;
+        // flow.md R-29: what has no positions has no place before a reset.
+        if let Some(reset) = receive.reset.as_mut().filter(|_| !counts) {
+            reset.1 = 0;
+        }
+        let is_wanted = receive.due_reset().is_none() && !receive.is_done;
         if is_told && is_wanted {
             self.flows.signals.insert(Signal::Credit(id));
         }
@@ -509,8 +513,16 @@ impl Ways {
     pub(in crate::connection) fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(reset.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
-        if flow.receive.reset.is_none() && !flow.receive.data.is_ended() {
-            flow.receive.reset = Some(reset.code);
+        let receive = &mut flow.receive;
+        // flow.md R-30
+        if let Some(end) = receive.data.end_position().filter(|end| *end < reset.final_position) {
+            let (id, at) = (reset.flow, reset.final_position);
+            let what = format!("flow {id}: a reset behind position {at} of a flow that ends at {end}");
+            return Err(CloseReason::Protocol(what));
+        }
+        let is_lower = receive.reset.is_none_or(|(_, before)| reset.final_position < before);
+        if is_lower && !receive.data.is_ended() {
+            receive.reset = Some((reset.code, reset.final_position));
         }
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(reset.flow)));
