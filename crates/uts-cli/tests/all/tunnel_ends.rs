@@ -377,7 +377,7 @@ fn the_port_of_a_client_that_is_killed_goes_to_its_next_tunnel_and_is_closed_in_
     assert_eq!(ask(connect(there), b"first").expect("carried"), b"first");
     // One that is there is not driven out by another of the same user.
     let args = ["tunnel", "--pin", &server.fingerprint, &server.address, options[0], options[1]];
-    place.run(&args).failed(1, &["address in use"]);
+    place.run(&args).failed(1, &["address already in use"]);
     assert_eq!(ask(connect(there), b"still").expect("carried"), b"still");
     tunnel.running.kill();
     let tunnel = Tunnel::start(&place, "home", &server, &options);

@@ -112,16 +112,20 @@ fn a_wrong_command_line_and_a_port_in_use_are_said_in_a_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address");
     let held = TcpListener::bind(taken).expect("bound");
     let forward = format!("{}:127.0.0.1:80", taken.port());
-    one_line(tunnel(&["-L", &forward]), 1, &[&format!("cannot listen at {taken}: address in use")]);
+    one_line(tunnel(&["-L", &forward]), 1, &[&format!("cannot listen at {taken}: address already in use")]);
     drop(held);
     let socket = UdpSocket::bind(taken).expect("bound");
     let forward = format!("udp/{}:127.0.0.1:80", taken.port());
-    one_line(tunnel(&["-L", &forward]), 1, &[&format!("cannot listen at udp/{taken}: address in use")]);
+    one_line(
+        tunnel(&["-L", &forward]),
+        1,
+        &[&format!("cannot listen at udp/{taken}: address already in use")],
+    );
     drop(socket);
     one_line(tunnel(&["-L", "web:80:a:80"]), 1, &["`web` is not an address of this host"]);
     place.write("file", b"mine");
     let file = place.path("file").display().to_string();
-    one_line(tunnel(&["-D", "0", "--control", &file]), 1, &["something else than a socket"]);
+    one_line(tunnel(&["-D", "0", "--control", &file]), 1, &["is no socket"]);
     assert_eq!(place.read("file"), b"mine");
     one_line(place.run(&["ctl", &file]), 1, &[&file]);
     one_line(place.run(&["ctl", &format!("{file}-none")]), 1, &["no such socket"]);
@@ -377,7 +381,7 @@ fn a_port_of_the_server_leads_here_if_it_permits_that() {
     };
     refused(&["-R", &format!("{other}:{service}")], "is not permitted by the server (its --listen-forward)");
     refused(&["-R", &format!("*:{port}:{service}")], "is not permitted by the server");
-    refused(&["-R", &format!("{port}:{service}")], "address in use");
+    refused(&["-R", &format!("{port}:{service}")], "address already in use");
     tunnel.end();
     // Where nobody is any more, nobody listens.
     let deadline = std::time::Instant::now() + PATIENCE;
