@@ -125,7 +125,7 @@ fn a_wrong_command_line_and_a_port_in_use_are_said_in_a_line() {
     one_line(tunnel(&["-L", "web:80:a:80"]), 1, &["`web` is not an address of this host"]);
     place.write("file", b"mine");
     let file = place.path("file").display().to_string();
-    one_line(tunnel(&["-D", "0", "--control", &file]), 1, &["something else than a socket"]);
+    one_line(tunnel(&["-D", "0", "--control", &file]), 1, &["is no socket"]);
     assert_eq!(place.read("file"), b"mine");
     one_line(place.run(&["ctl", &file]), 1, &[&file]);
     one_line(place.run(&["ctl", &format!("{file}-none")]), 1, &["no such socket"]);
