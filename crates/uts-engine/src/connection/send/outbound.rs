@@ -58,7 +58,7 @@ pub(crate) struct Outbound {
     /// Probe time-outs in a row.
     pub timeouts: u32,
     /// Packets that have gone on since, with data that is not repeated.
-    pub unheard: u32,
+    pub unheard: u16,
     /// Packets to send whatever the window says.
     pub probes_due: u8,
     /// When to look for losses again.

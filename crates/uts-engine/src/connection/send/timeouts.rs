@@ -133,7 +133,7 @@ impl Outbound {
         if self.timeouts == 0 || self.delivery.in_flight >= IN_FLIGHT_MAX_BYTES {
             return false;
         }
-        let doublings = (self.unheard / PROBES_PER_DOUBLING).min(DOUBLINGS_MAX);
+        let doublings = (u32::from(self.unheard) / PROBES_PER_DOUBLING).min(DOUBLINGS_MAX);
         let rtt = self.rtt.smoothed.max(UNHEARD_WAIT_MIN);
         let mut wait = rtt.saturating_mul(1 << doublings).min(rtt.max(PROBE_WAIT));
         if let Some(rate) = rate_min.filter(|rate| *rate > Rate::default()) {
