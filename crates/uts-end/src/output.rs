@@ -11,8 +11,8 @@ use clap::error::ErrorKind;
 use core::fmt::Display;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, write};
-use rustix::stdio::{stderr, stdout};
-use std::io::{self, IsTerminal, Write};
+use rustix::stdio::{stderr, stdin, stdout};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use uts::printable;
@@ -152,11 +152,27 @@ impl Output {
         let start = if state.is_torn { "\n" } else { "" };
         let text = format!("{start}{text}\n");
         let (written, failed) = self.write_bytes(text.as_bytes());
-        let Some(error) = failed else {
-            state.is_torn = false;
-            return Ok(());
-        };
-        state.is_torn |= written > 0;
+        state.is_torn = failed.is_some() && (state.is_torn || written > 0);
+        self.noted(state, failed)
+    }
+
+    /// Writes all of these bytes, as they are. Waits while the output takes no more, also where
+    /// another program has made it non-blocking.
+    ///
+    /// # Errors
+    /// [`Lost`], which was noted, and told where that is of use.
+    pub fn bytes(self, bytes: &[u8]) -> Result<(), Lost> {
+        let state = self.state();
+        if state.lost == Some(Lost::Reader) {
+            return Err(Lost::Reader);
+        }
+        let (_, failed) = self.write_bytes(bytes);
+        self.noted(state, failed)
+    }
+
+    /// Notes what was lost, if anything was, and tells it the first time.
+    fn noted(self, mut state: MutexGuard<'static, State>, failed: Option<Errno>) -> Result<(), Lost> {
+        let Some(error) = failed else { return Ok(()) };
         let lost = if error == Errno::PIPE { Lost::Reader } else { Lost::Full };
         let is_first = state.lost.is_none();
         state.lost.get_or_insert(lost);
@@ -190,6 +206,26 @@ impl Output {
             }
         }
         (written, None)
+    }
+}
+
+/// Reads from standard input. Waits until there is something, also where another program has made it
+/// non-blocking. 0 is the end.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn read_input(buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match io::stdin().lock().read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            read => return read,
+        }
     }
 }
 

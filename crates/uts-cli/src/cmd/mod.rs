@@ -42,10 +42,16 @@ impl Failure {
         Failure::Interrupted("interrupted".into())
     }
 
+    /// Whoever ended it knows that it has: the exit status is enough.
+    fn interrupted_quietly() -> Self {
+        Failure::Interrupted(String::new())
+    }
+
     /// What is still to be told.
     pub fn line(&self) -> Option<&str> {
         match self {
-            Failure::Usage(line) | Failure::Failed(line) | Failure::Interrupted(line) => Some(line),
+            Failure::Usage(line) | Failure::Failed(line) => Some(line),
+            Failure::Interrupted(line) => Some(line.as_str()).filter(|line| !line.is_empty()),
             Failure::Told => None,
         }
     }

@@ -8,10 +8,11 @@ use crate::stream;
 use crate::ui::lines;
 use bytes::Bytes;
 use std::future::Future;
-use std::io::{self, Read};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use uts::files::Flows;
+use uts_end::output::{self, Output};
 
 /// What is read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -38,19 +39,23 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
     let flows = link.flows();
     let carried = tokio::select! {
-        carried = carry(&*flows, &args.service, standard_input(), tokio::io::stdout()) => carried,
+        carried = carry(&*flows, &args.service, standard_input()) => carried,
         () = &mut interrupt => Err(End::Interrupted),
     };
     telling.abort();
     let ended = match carried {
         Ok(()) => Ok(()),
-        Err(End::Interrupted) => Err(Failure::interrupted()),
+        // Mostly by its caller, as ssh ends its ProxyCommand.
+        Err(End::Interrupted) => Err(Failure::interrupted_quietly()),
+        Err(End::Input(error)) => {
+            Err(Failure::Failed(format!("cannot read standard input: {}", output::words(&error))))
+        }
         Err(End::Refused(why)) => Err(Failure::Failed(format!("{host}: {why}"))),
         Err(End::Broken(error)) => {
             let why = link.broken().map_or_else(|| error.to_string(), |broken| broken.why);
             Err(Failure::Failed(format!("{host}: {why}")))
         }
-        // Nobody reads any more: that is the reader's business.
+        // It has been noted, and told if it is not the reader's business: see `output::status`.
         Err(End::Unread) => Ok(()),
     };
     link.close(0, "done").await;
@@ -72,8 +77,10 @@ enum End {
     Interrupted,
     /// The server said no.
     Refused(String),
-    /// Nobody reads standard output.
+    /// Standard output takes no more.
     Unread,
+    /// Standard input cannot be read.
+    Input(io::Error),
     Broken(io::Error),
 }
 
@@ -82,7 +89,6 @@ async fn carry<F: Flows>(
     flows: &F,
     service: &str,
     input: impl Future<Output = mpsc::Receiver<io::Result<Bytes>>>,
-    mut output: impl AsyncWrite + Unpin,
 ) -> Result<(), End> {
     let (mut send, mut recv) = flows.open().await.map_err(End::Broken)?;
     pipe::ask(&mut send, service).await.map_err(End::Broken)?;
@@ -92,35 +98,40 @@ async fn carry<F: Flows>(
     let mut input = input.await;
     let outward = async {
         while let Some(chunk) = input.recv().await {
-            send.write_all(&chunk.map_err(End::Broken)?).await.map_err(End::Broken)?;
+            send.write_all(&chunk.map_err(End::Input)?).await.map_err(End::Broken)?;
         }
         send.shutdown().await.map_err(End::Broken)
     };
-    let inward = copy_out(&mut recv, &mut output);
+    let inward = copy_out(&mut recv);
     tokio::pin!(outward, inward);
     tokio::select! {
         ended = &mut inward => ended,
         ended = &mut outward => match ended {
             // The service may have more to say.
             Ok(()) => inward.await,
+            // The service would wait for what does not come.
+            Err(End::Input(error)) => Err(End::Input(error)),
             // It may have said why.
             Err(error) => inward.await.and(Err(error)),
         },
     }
 }
 
-async fn copy_out(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), End> {
+async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let bytes = from.read(&mut chunk).await.map_err(End::Broken)?;
         if bytes == 0 {
-            return to.flush().await.map_err(|_| End::Unread);
+            return Ok(());
         }
-        to.write_all(&chunk[..bytes]).await.map_err(|_| End::Unread)?;
-        to.flush().await.map_err(|_| End::Unread)?;
+        // A write that waits holds up a thread that others do not need.
+        let written = tokio::task::spawn_blocking(move || {
+            let written = Output::Out.bytes(&chunk[..bytes]);
+            (chunk, written)
+        });
+        let (again, written) = written.await.map_err(|error| End::Broken(io::Error::other(error)))?;
+        written.map_err(|_| End::Unread)?;
+        chunk = again;
     }
 }
 
@@ -129,13 +140,11 @@ async fn copy_out(
 async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     std::thread::spawn(move || {
-        let mut input = io::stdin().lock();
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            let read = match input.read(&mut chunk) {
+            let read = match output::read_input(&mut chunk) {
                 Ok(0) => return,
                 Ok(bytes) => Ok(Bytes::copy_from_slice(&chunk[..bytes])),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => Err(error),
             };
             let has_failed = read.is_err();

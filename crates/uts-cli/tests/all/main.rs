@@ -22,6 +22,7 @@ mod receiving;
 mod serving;
 mod settings;
 mod signals;
+mod standard_streams;
 mod tunnel_associations;
 mod tunnel_ends;
 mod tunnels;

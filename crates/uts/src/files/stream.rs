@@ -11,11 +11,12 @@ use super::blocks::Lent;
 use super::error::{Fault, FaultKind};
 use super::hashing::{SLICE_BYTES, Turn, Turns};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
-use super::sink::Sink;
+use super::sink::{Sink, wait_ready};
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
 use super::tree::entry_of_file;
 use blake3::Hasher;
 use bytes::Bytes;
+use rustix::event::PollFlags;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -255,6 +256,10 @@ fn read_stream(mut source: File, blocks: &mpsc::Sender<Outgoing>) -> io::Result<
         let n = match source.read(chunk.get_mut(LENGTH_BYTES..).unwrap_or_default()) {
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                wait_ready(&source, PollFlags::IN)?;
+                continue;
+            }
             Err(e) => return Err(e),
         };
         if n == 0 {
