@@ -43,7 +43,8 @@ impl Connection {
                 outbound.delivery.forget(run.bytes());
             }
         }
-        outbound.on_reported(now, newest.as_ref());
+        let packets = done.packets.iter().map(Run::packets).sum();
+        outbound.on_reported(now, newest.as_ref(), packets);
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else {
             // A report that says nothing new may show a loss (finding.md R-7).
@@ -53,7 +54,6 @@ impl Connection {
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
-            let packets = done.packets.iter().map(|run| run.packets()).sum();
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
         }
         self.settle_runs(now, &done.packets);
@@ -158,11 +158,12 @@ impl Connection {
                 self.tell_timeout(now);
             }
         }
-        self.on_lost(now, &lost);
+        self.on_lost(now, &lost, false);
     }
 
-    /// Hands what lost packets carried to whom it concerns.
-    fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
+    /// Hands what lost packets carried to whom it concerns. `all` = a time-out has shown that all
+    /// in flight is lost.
+    fn on_lost(&mut self, now: Time, found: &Lost<Token>, all: bool) {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
@@ -170,7 +171,8 @@ impl Connection {
         }
         let next_packet = outbound.ledger.next_number();
         let period = outbound.probe_timeout() * 3;
-        let persistent = is_persistent(lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
+        // congestion.md C-8.
+        let persistent = all || (outbound.rtt.samples > 0 && is_persistent(lost, &outbound.ledger, period));
         let mut loss: Option<Loss> = None;
         for (number, sent) in lost.iter().filter(|(_, sent)| sent.eliciting) {
             outbound.delivery.on_lost(sent.bytes);
@@ -231,8 +233,10 @@ impl Connection {
                 outbound.on_timeout();
                 let rule = Rule::all_below(outbound.ledger.next_number());
                 let lost = outbound.ledger.take_lost(now, &rule);
+                outbound.finding.on_all_lost(rule.below);
+                outbound.delivery.departed = 0;
                 self.tell_timeout(now);
-                self.on_lost(now, &lost);
+                self.on_lost(now, &lost, true);
             }
             Alarm::Probe | Alarm::Each => {
                 outbound.on_probe_timeout();
@@ -279,16 +283,20 @@ struct Newest {
 }
 
 impl Outbound {
-    /// The finding mechanism hears of a report.
-    fn on_reported(&mut self, now: Time, newest: Option<&Newest>) {
+    /// The finding mechanism hears of a report, which acknowledges so many packets.
+    fn on_reported(&mut self, now: Time, newest: Option<&Newest>, packets: u64) {
         let answers = newest.is_some_and(|newest| newest.polls) || self.stack(0).is_none_or(|s| !s.polls());
-        self.finding.on_report(&Reported {
+        let departed = self.finding.on_report(&Reported {
             now,
             newest: newest.map(|newest| newest.number),
+            acknowledged: packets,
             answers,
             oldest: self.ledger.oldest().map(|(number, _)| number),
+            in_flight: self.ledger.eliciting(),
             next_packet: self.ledger.next_number(),
         });
+        // finding.md R-17.
+        self.delivery.departed = departed * u64::from(self.full_bytes);
     }
 
     /// The newest packet of a report measures the round trip. Each transmission has its own number,
@@ -328,7 +336,7 @@ impl Outbound {
         let has_searched = self.is_searching();
         self.reducing(|congestion, delivery| congestion.on_loss(loss, delivery));
         // finding.md R-16
-        if self.finding.repeats_at_once() && self.delivery.in_flight >= self.window_bytes() {
+        if self.finding.repeats_at_once() && self.delivery.under_way() >= self.window_bytes() {
             self.ask_for_packet();
         }
         if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {

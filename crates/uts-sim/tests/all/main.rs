@@ -4,6 +4,7 @@
 
 mod amplification;
 mod bulk;
+mod classics;
 mod closed_forms;
 mod deadlines;
 mod ecn;
