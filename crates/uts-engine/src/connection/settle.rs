@@ -158,12 +158,11 @@ impl Connection {
                 self.tell_timeout(now);
             }
         }
-        self.on_lost(now, &lost, false);
+        self.on_lost(now, &lost);
     }
 
-    /// Hands what lost packets carried to whom it concerns. `all` = a time-out has shown that all
-    /// in flight is lost.
-    fn on_lost(&mut self, now: Time, found: &Lost<Token>, all: bool) {
+    /// Hands what lost packets carried to whom it concerns.
+    fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
@@ -171,8 +170,7 @@ impl Connection {
         }
         let next_packet = outbound.ledger.next_number();
         let period = outbound.probe_timeout() * 3;
-        // congestion.md C-8.
-        let persistent = all || (outbound.rtt.samples > 0 && is_persistent(lost, &outbound.ledger, period));
+        let persistent = is_persistent(lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
         let mut loss: Option<Loss> = None;
         for (number, sent) in lost.iter().filter(|(_, sent)| sent.eliciting) {
             outbound.delivery.on_lost(sent.bytes);
@@ -236,7 +234,7 @@ impl Connection {
                 outbound.finding.on_all_lost(rule.below);
                 outbound.delivery.departed = 0;
                 self.tell_timeout(now);
-                self.on_lost(now, &lost, true);
+                self.on_lost(now, &lost);
             }
             Alarm::Probe | Alarm::Each => {
                 outbound.on_probe_timeout();

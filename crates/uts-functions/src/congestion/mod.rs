@@ -327,8 +327,7 @@ pub struct Loss {
     pub sent_at: Time,
     /// What was known when that packet was sent.
     pub snapshot: Snapshot,
-    /// Everything sent over more than three probe time-outs is lost (RFC 9002 section 7.6), or all
-    /// that was in flight is, at a time-out.
+    /// Everything sent over more than three probe time-outs is lost (RFC 9002 section 7.6).
     pub persistent: bool,
     /// The next packet number to be sent.
     pub next_packet: u64,
