@@ -95,7 +95,8 @@ impl LinkHistory {
 
 fn step(link: &LinkConfig, t_s: f64) -> LinkStep {
     let (loss, burst) = match link.loss {
-        Loss::None => (0.0, 1.0),
+        // Single packets make no rate.
+        Loss::None | Loss::Places { .. } => (0.0, 1.0),
         Loss::Random { p } => (p, 1.0),
         Loss::GilbertElliott { loss, burst } => (loss, burst),
     };

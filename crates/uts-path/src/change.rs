@@ -29,7 +29,8 @@ pub enum Setting {
     Delay(u64),
     /// `jitter=2ms`, `jitter=2ms,bell`, `jitter=2ms,uniform,reorder`.
     Jitter(Jitter),
-    /// `loss=0`, `loss=0.01` or `loss=1%`, `loss=ge:0.05,4` (mean loss, mean burst in packets).
+    /// `loss=0`, `loss=0.01` or `loss=1%`, `loss=ge:0.05,4` (mean loss, mean burst in packets),
+    /// `loss=places:1,3` (the first and the third from now on).
     Loss(Loss),
     /// `duplicate=0.001`.
     Duplicate(f64),
@@ -88,6 +89,10 @@ impl fmt::Display for Setting {
             Setting::Loss(Loss::None) => write!(f, "loss=0"),
             Setting::Loss(Loss::Random { p }) => write!(f, "loss={p}"),
             Setting::Loss(Loss::GilbertElliott { loss, burst }) => write!(f, "loss=ge:{loss},{burst}"),
+            Setting::Loss(Loss::Places { bits }) => {
+                let places = (0..u64::BITS).filter(|n| bits >> n & 1 == 1).map(|n| (n + 1).to_string());
+                write!(f, "loss=places:{}", places.collect::<Vec<_>>().join(","))
+            }
             Setting::Duplicate(p) => write!(f, "duplicate={p}"),
             Setting::Reorder(r) => write!(f, "reorder={},{}", r.p, format_duration(r.extra_ns)),
             Setting::Corrupt(c) if c.max_bits == 1 => write!(f, "corrupt={}", c.p),

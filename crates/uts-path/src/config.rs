@@ -64,6 +64,11 @@ pub enum Loss {
         /// Mean length of a burst in packets, at least 1.
         burst: f64,
     },
+    /// Those at these places, of the packets that leave the queue from now on.
+    Places {
+        /// Bit `n` stands for place `n + 1`.
+        bits: u64,
+    },
 }
 
 /// The distribution of jitter between 0 and its maximum.
@@ -270,7 +275,7 @@ fn check_probability(key: &str, what: &str, p: f64) -> Result<(), SpecError> {
 
 fn check_loss(loss: Loss) -> Result<(), SpecError> {
     match loss {
-        Loss::None => Ok(()),
+        Loss::None | Loss::Places { .. } => Ok(()),
         Loss::Random { p } => check_probability("loss", "probability", p),
         Loss::GilbertElliott { loss, burst } => {
             check_probability("loss", "mean loss", loss)?;

@@ -22,6 +22,11 @@ impl LossState {
             Loss::None => false,
             Loss::Random { p } => chance(rng, p),
             Loss::GilbertElliott { loss, burst } => self.loses_in_bursts(rng, loss, burst),
+            Loss::Places { ref mut bits } => {
+                let is_lost = *bits & 1 == 1;
+                *bits >>= 1;
+                is_lost
+            }
         }
     }
 
@@ -88,6 +93,14 @@ mod tests {
             assert!((share - 0.1).abs() < 0.004, "seed {seed}: {share}");
             assert!((length - 1.0 / 0.9).abs() < 0.02, "seed {seed}: {length}");
         }
+    }
+
+    #[test]
+    fn packets_at_places_are_lost_and_no_others() {
+        let (mut rng, mut state) =
+            (ChaCha8Rng::seed_from_u64(1), LossState::new(Loss::Places { bits: 0b1001_0001 | 1 << 63 }));
+        let lost: Vec<_> = (1..200).filter(|_| state.loses(&mut rng)).collect();
+        assert_eq!(lost, [1, 5, 8, 64]);
     }
 
     #[test]

@@ -116,6 +116,15 @@ fn parse_jitter(value: &str) -> Result<Jitter, String> {
 }
 
 fn parse_loss(value: &str) -> Result<Loss, String> {
+    if let Some(places) = value.strip_prefix("places:") {
+        let bits = places.split(',').try_fold(0, |bits, place| {
+            let place = place.parse::<u32>().ok().filter(|place| (1..=u64::BITS).contains(place));
+            Ok::<u64, String>(
+                bits | 1 << (place.ok_or("must be places:N,N,... with each N from 1 to 64")? - 1),
+            )
+        })?;
+        return Ok(Loss::Places { bits });
+    }
     let Some(bursty) = value.strip_prefix("ge:") else {
         let p = parse_share(value, "probability")?;
         return Ok(if p == 0.0 { Loss::None } else { Loss::Random { p } });
@@ -225,6 +234,7 @@ mod tests {
         assert_eq!(link("rate=5Mb/s").rate_bps, Some(5_000_000));
         assert_eq!(link("buffer=64KiB").buffer, Buffer::Bytes(65_536));
         assert_eq!(link("loss=5%").loss, Loss::Random { p: 0.05 });
+        assert_eq!(link("loss=places:1,4").loss, Loss::Places { bits: 0b1001 });
         assert_eq!(link("loss=ge:5%,4").loss, Loss::GilbertElliott { loss: 0.05, burst: 4.0 });
     }
 
@@ -240,6 +250,9 @@ mod tests {
         for (text, wanted) in [
             ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),
             ("loss=ge:0.05,0.5", "mean burst must be at least 1 packet"),
+            ("loss=places:0", "must be places:N,N,... with each N from 1 to 64"),
+            ("loss=places:65", "with each N from 1 to 64"),
+            ("loss=places:", "with each N from 1 to 64"),
             ("loss=ge:0.05", "must be ge:MEAN_LOSS,MEAN_BURST as in ge:0.05,4"),
             ("loss=ge:x,4", "mean loss must be a number, not `x`"),
             ("loss=ge:0.05,y", "mean burst must be a number, not `y`"),

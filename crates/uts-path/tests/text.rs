@@ -27,6 +27,7 @@ fn losses() -> impl Strategy<Value = Loss> {
         Just(Loss::None),
         (f64::MIN_POSITIVE..=1.0).prop_map(|p| Loss::Random { p }),
         (0.0..0.5, 1.0..1e6).prop_map(|(loss, burst)| Loss::GilbertElliott { loss, burst }),
+        (1u64..).prop_map(|bits| Loss::Places { bits }),
     ]
 }
 

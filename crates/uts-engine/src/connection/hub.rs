@@ -247,7 +247,7 @@ impl Connection {
         // A probe that is due goes first: who always has data to send would never come to it, and
         // stay with small packets.
         let may_probe = |outbound: &Outbound, bytes: usize| {
-            outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.window_bytes()
+            outbound.delivery.under_way().saturating_add(bytes as u64) <= outbound.window_bytes()
         };
         if wants {
             if outbound.admits(now, packet_bytes, packet_bytes) {
@@ -260,7 +260,7 @@ impl Connection {
         } else {
             outbound.paced_until = None;
             outbound.bursts.on_nothing_left();
-            if outbound.delivery.in_flight < outbound.window_bytes() {
+            if outbound.delivery.under_way() < outbound.window_bytes() {
                 outbound.delivery.set_app_limited();
             }
             if let Some(bytes) = probe_size.filter(|bytes| may_probe(outbound, *bytes)) {

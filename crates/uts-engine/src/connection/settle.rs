@@ -43,7 +43,8 @@ impl Connection {
                 outbound.delivery.forget(run.bytes());
             }
         }
-        outbound.on_reported(now, newest.as_ref());
+        let packets = done.packets.iter().map(Run::packets).sum();
+        outbound.on_reported(now, newest.as_ref(), packets);
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else {
             // A report that says nothing new may show a loss (finding.md R-7).
@@ -53,7 +54,6 @@ impl Connection {
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
-            let packets = done.packets.iter().map(|run| run.packets()).sum();
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
         }
         self.settle_runs(now, &done.packets);
@@ -231,6 +231,8 @@ impl Connection {
                 outbound.on_timeout();
                 let rule = Rule::all_below(outbound.ledger.next_number());
                 let lost = outbound.ledger.take_lost(now, &rule);
+                outbound.finding.on_all_lost(rule.below);
+                outbound.delivery.departed = 0;
                 self.tell_timeout(now);
                 self.on_lost(now, &lost);
             }
@@ -279,16 +281,20 @@ struct Newest {
 }
 
 impl Outbound {
-    /// The finding mechanism hears of a report.
-    fn on_reported(&mut self, now: Time, newest: Option<&Newest>) {
+    /// The finding mechanism hears of a report, which acknowledges so many packets.
+    fn on_reported(&mut self, now: Time, newest: Option<&Newest>, packets: u64) {
         let answers = newest.is_some_and(|newest| newest.polls) || self.stack(0).is_none_or(|s| !s.polls());
-        self.finding.on_report(&Reported {
+        let departed = self.finding.on_report(&Reported {
             now,
             newest: newest.map(|newest| newest.number),
+            acknowledged: packets,
             answers,
             oldest: self.ledger.oldest().map(|(number, _)| number),
+            in_flight: self.ledger.eliciting(),
             next_packet: self.ledger.next_number(),
         });
+        // finding.md R-17.
+        self.delivery.departed = departed * u64::from(self.full_bytes);
     }
 
     /// The newest packet of a report measures the round trip. Each transmission has its own number,
@@ -328,7 +334,7 @@ impl Outbound {
         let has_searched = self.is_searching();
         self.reducing(|congestion, delivery| congestion.on_loss(loss, delivery));
         // finding.md R-16
-        if self.finding.repeats_at_once() && self.delivery.in_flight >= self.window_bytes() {
+        if self.finding.repeats_at_once() && self.delivery.under_way() >= self.window_bytes() {
             self.ask_for_packet();
         }
         if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {

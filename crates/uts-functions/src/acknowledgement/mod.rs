@@ -37,6 +37,9 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 /// Packets that are held back from reports at the most: others are reported as they come.
 pub const HELD_MAX: usize = 4096;
 
+/// A report is said so many times in a packet at the most: as many packets come together.
+const REPORTS_MAX: u8 = 64;
+
 /// Share of a new time between packets in the smoothed one.
 const GAP_SHARE: u32 = 8;
 
@@ -95,6 +98,8 @@ pub struct Arrivals {
     /// Packets that are held back from reports, if any were of late.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
     held: Option<Box<Vec<Held>>>,
+    /// Packets that are held back and have come since the last report.
+    held_unreported: u8,
     /// The smoothed time between packets, in nanoseconds.
     gap_ns: u32,
     /// Below this, everything was reported and the report acknowledged: duplicates of it are not
@@ -138,9 +143,17 @@ impl Arrivals {
         let list = self.held.get_or_insert_default();
         let has_room = list.len() < HELD_MAX;
         if has_room {
+            let is_another = list.last().is_none_or(|last| last.number != held.number);
+            self.held_unreported = self.held_unreported.saturating_add(u8::from(is_another));
             list.push(held);
         }
         has_room
+    }
+
+    /// How often the next report is to be said: once for each packet that is held back and has come
+    /// since the last one (acknowledgement.md R-17).
+    pub fn reports_due(&self) -> u8 {
+        self.held_unreported.clamp(1, REPORTS_MAX)
     }
 
     /// How many packets are held back from reports.
@@ -168,7 +181,9 @@ impl Arrivals {
         if let Some(held) = &mut self.held {
             held.retain(|held| !goes(held));
         }
-        self.held.take_if(|held| held.is_empty());
+        if self.held.take_if(|held| held.is_empty()).is_some() {
+            self.held_unreported = 0;
+        }
     }
 
     /// What may be reported where packets are held back.
@@ -221,6 +236,7 @@ impl Arrivals {
         self.reported_at = now;
         self.unreported = 0;
         self.unreported_since = None;
+        self.held_unreported = 0;
         self.due = None;
     }
 

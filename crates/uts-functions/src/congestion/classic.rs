@@ -7,7 +7,7 @@
 
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
-use super::{Ack, Congestion, Context, Delivery, Loss, Summary, Timeout};
+use super::{Ack, Cause, Congestion, Context, Delivery, Loss, Summary, Timeout};
 use crate::mechanism::Described;
 use crate::time::{Rate, Time};
 use core::fmt::Debug;
@@ -68,23 +68,19 @@ pub struct Reduced {
     pub threshold: f64,
 }
 
-/// What one more loss of a flight brings that has been answered with a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// Nothing more.
-    Nothing,
-    /// One more reduction.
-    Reduction,
-    /// What a time-out brings.
-    Timeout,
-}
-
 /// How the window grows in congestion avoidance, and what a loss takes from it.
 pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// The smallest window, in packets (C-3).
     const PACKETS_MIN: u64 = MIN_PACKETS;
     /// Whether a time-out counts as a loss.
     const ENDS_AT_TIMEOUT: bool = false;
+
+    /// Whether each fast retransmit is a reduction, also of a packet that left before the last one:
+    /// a recovery ends when the repeat arrives (C-60).
+    const EACH_FAST_RETRANSMIT: bool = false;
+
+    /// Whether slow start goes on in a window that is as large as the threshold.
+    const SLOW_START_AT_THRESHOLD: bool = false;
 
     /// Whether a mark by the network counts as a loss (C-7). Else [`Adjustment::on_marks`] answers
     /// it.
@@ -96,11 +92,10 @@ pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// Something was lost or marked, for the first time in a round trip. `flight` bytes were in
     /// flight just after it was sent, as far as that is known, else zero.
     fn reduce(&mut self, window: &Window, flight: u64) -> Reduced;
-    /// The first loss of a flight follows.
-    fn on_flight(&mut self) {}
-    /// What one more loss of the same flight brings.
-    fn again(&mut self) -> Again {
-        Again::Nothing
+    /// A recovery has ended with so many bytes in flight: the window in bytes, if it is not to be
+    /// what the reduction has left.
+    fn on_recovered(&self, _: &Window, _in_flight: u64) -> Option<f64> {
+        None
     }
     /// Each acknowledgement, with or without marks: the window in bytes where it asks for another.
     fn on_marks(&mut self, _: &Window, _: &Ack) -> Option<f64> {
@@ -129,10 +124,6 @@ struct Undo<A> {
     threshold: u64,
     adjustment: A,
 }
-
-/// Losses of a flight beyond which further ones change nothing: so many halvings take any window to
-/// its least.
-const FURTHER_LOSSES_MAX: u64 = 64;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -166,7 +157,7 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
             },
             slow_start,
             adjustment,
-            recovery: Recovery::since(context.summary.answered_until),
+            recovery: Recovery::of(context.summary.answered_below),
             usage: Usage::default(),
             learnt: Learnt::new(&context.summary),
             undo: None,
@@ -186,6 +177,7 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
 
     pub(super) fn in_slow_start(&self) -> bool {
         self.window.bytes < self.window.threshold
+            || (A::SLOW_START_AT_THRESHOLD && self.window.bytes == self.window.threshold)
     }
 
     fn set_window(&mut self, bytes: f64) {
@@ -197,40 +189,26 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
         A::PACKETS_MIN * self.window.packet_bytes
     }
 
-    /// Once per recovery period (RFC 9002 section 7.3.2). Says whether this was the first.
-    fn on_congestion(&mut self, now: Time, sent_at: Time, flight: u64) -> bool {
-        if self.recovery.covers(sent_at) {
-            return false;
+    /// The packet of this number was lost, or marked: once per recovery period (RFC 9002 section
+    /// 7.3.2), unless this begins another all the same.
+    fn on_congestion(&mut self, (number, next_packet): (u64, u64), flight: u64, begins: bool) {
+        let is_covered = self.recovery.covers(number);
+        if is_covered && !begins {
+            return;
         }
-        self.recovery.enter(now);
-        self.undo = Some(Box::new(Undo {
-            window: self.window.exact,
-            threshold: self.window.threshold,
-            adjustment: self.adjustment.clone(),
-        }));
-        self.adjustment.on_flight();
+        if is_covered && self.undo.is_some() {
+            self.recovery.renew(next_packet);
+        } else {
+            self.recovery.enter(next_packet);
+            self.undo = Some(Box::new(Undo {
+                window: self.window.exact,
+                threshold: self.window.threshold,
+                adjustment: self.adjustment.clone(),
+            }));
+        }
         let adjusted = self.adjustment.reduce(&self.window, flight);
         let reduced = self.slow_start.reduce(&self.window).unwrap_or(adjusted);
         self.apply(reduced);
-        true
-    }
-
-    /// So many more packets of a flight are lost that has been answered with a reduction.
-    fn on_further_losses(&mut self, packets: u64) {
-        for _ in 0..packets.min(FURTHER_LOSSES_MAX) {
-            match self.adjustment.again() {
-                Again::Nothing => {}
-                Again::Reduction => {
-                    let reduced = self.adjustment.reduce(&self.window, 0);
-                    self.apply(reduced);
-                }
-                Again::Timeout => {
-                    let undo = self.undo.take();
-                    self.time_out(0);
-                    self.undo = undo;
-                }
-            }
-        }
     }
 
     /// The window at its smallest, and slow start up to what a reduction leaves.
@@ -267,14 +245,19 @@ where
         self.last_ack_at = ack.now;
         if ack.ecn_marked > 0 && A::MARKS_ARE_LOSSES {
             // C-7, RFC 9002 section 7.1, RFC 9438 section 4.6: a mark counts as a loss.
-            self.on_congestion(ack.now, ack.sent_at, ack.prior_in_flight);
+            self.on_congestion((ack.largest, ack.next_packet), ack.prior_in_flight, false);
         }
         if let Some(window) = self.adjustment.on_marks(&self.window, ack) {
             self.apply(Reduced { window, threshold: window });
         }
         // C-11, RFC 9002 section 7.3.2: no growth within recovery.
-        if self.recovery.covers(ack.sent_at) {
+        if self.recovery.covers(ack.largest) {
             return;
+        }
+        if self.recovery.end()
+            && let Some(window) = self.adjustment.on_recovered(&self.window, delivery.in_flight)
+        {
+            self.set_window(window);
         }
         if delivery.is_app_limited() || !self.usage.earns_growth(self.window.bytes) {
             // C-4, RFC 9002 section 7.8.
@@ -300,8 +283,8 @@ where
     }
 
     fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
-        let is_first = self.on_congestion(loss.now, loss.sent_at, loss.snapshot.in_flight);
-        self.on_further_losses(loss.packets - u64::from(is_first && loss.packets > 0));
+        let begins = A::EACH_FAST_RETRANSMIT && loss.cause == Cause::Duplicates;
+        self.on_congestion((loss.largest, loss.next_packet), loss.snapshot.in_flight, begins);
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
             // C-8, RFC 9002 section 7.6.2, RFC 9438 section 4.8.
@@ -315,7 +298,7 @@ where
         if A::ENDS_AT_TIMEOUT {
             self.time_out(delivery.in_flight);
             // The time-out answers for all that was sent before it.
-            self.recovery.enter(timeout.now);
+            self.recovery.enter(timeout.next_packet);
         }
     }
 
@@ -359,11 +342,16 @@ where
             threshold_bytes: self.window.threshold,
             bandwidth: self.learnt.bandwidth(),
             rtt_min: self.learnt.rtt_min(),
-            answered_until: self.recovery.started_at(),
+            answered_below: self.recovery.below(),
         }
     }
 
     fn phase(&self) -> &'static str {
-        if self.in_slow_start() { self.slow_start.phase() } else { self.adjustment.phase() }
+        // Of a window as large as the threshold slow start has little left.
+        if self.window.bytes < self.window.threshold {
+            self.slow_start.phase()
+        } else {
+            self.adjustment.phase()
+        }
     }
 }

@@ -197,7 +197,7 @@ mod tests {
         let before = s.packets();
         s.delivery.set_app_limited();
         s.now += Duration::from_secs(60);
-        s.acknowledge(1, s.now - RTT, 0);
+        s.acknowledge(s.now - RTT, 0);
         s.delivery = Delivery::new(s.now);
         s.round();
         assert!(s.packets() < before + 3.0, "{before} to {}", s.packets());

@@ -27,6 +27,7 @@ pub mod tahoe;
 pub mod vegas;
 
 mod classic;
+mod counted;
 mod hystart;
 mod learnt;
 mod response;
@@ -48,8 +49,8 @@ pub struct Summary {
     pub bandwidth: Option<Rate>,
     /// Smallest round trip, if known.
     pub rtt_min: Option<Duration>,
-    /// Losses of what was sent up to this instant have been answered already.
-    pub answered_until: Option<Time>,
+    /// Losses of packets below this number have been answered already.
+    pub answered_below: Option<u64>,
 }
 
 /// What a mechanism is built from.
@@ -84,7 +85,7 @@ impl Summary {
             threshold_bytes: u64::MAX,
             bandwidth: None,
             rtt_min: None,
-            answered_until: None,
+            answered_below: None,
         }
     }
 }
@@ -132,6 +133,9 @@ pub struct RateSample {
 pub struct Delivery {
     /// Bytes sent and neither acknowledged nor declared lost.
     pub in_flight: u64,
+    /// Bytes of these that have arrived, as the finding function knows, although no report names
+    /// the packets yet.
+    pub departed: u64,
     /// Bytes acknowledged since the start.
     pub delivered: u64,
     /// Bytes declared lost since the start.
@@ -149,6 +153,7 @@ impl Delivery {
     pub fn new(now: Time) -> Self {
         Delivery {
             in_flight: 0,
+            departed: 0,
             delivered: 0,
             lost: 0,
             delivered_at: now,
@@ -157,6 +162,11 @@ impl Delivery {
             best: None,
             newly_delivered: 0,
         }
+    }
+
+    /// Bytes that are still under way, as far as is known (C-2).
+    pub fn under_way(&self) -> u64 {
+        self.in_flight.saturating_sub(self.departed)
     }
 
     /// Counts packets of `bytes` in all as sent at once; the snapshot is kept with the last.
@@ -279,6 +289,10 @@ pub enum Cause {
     /// So many later packets were acknowledged that these are taken for lost (RFC 9002 section
     /// 6.1.1).
     Overtaken,
+    /// So many reports have left it the oldest: a fast retransmit (RFC 5681 section 3.2).
+    Duplicates,
+    /// The repeat of the loss before has arrived, and left this the oldest (RFC 6582 section 3.2).
+    Partial,
     /// A later packet was acknowledged, and these not long after (RFC 9002 section 6.1.2).
     Expired,
     /// The receiver said that they are missing.

@@ -100,7 +100,7 @@ mod tests {
         s.lose(3, s.now - RTT, false);
         assert_eq!(s.packets(), 20.0);
         s.lose(3, s.now, false);
-        s.acknowledge(1, s.now - RTT, 1);
+        s.acknowledge(s.now - RTT, 1);
         assert_eq!(s.packets(), 20.0, "losses and marks of the same flight");
         let later = s.now + RTT;
         s.now = later;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_mark_is_a_loss() {
         let mut s = script(40, 40 * PACKET);
-        s.acknowledge(1, s.now - RTT, 1);
+        s.acknowledge(s.now - RTT, 1);
         assert_eq!(s.packets(), 20.0);
     }
 

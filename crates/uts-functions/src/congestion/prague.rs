@@ -3,7 +3,7 @@
 //! where it does not, a Reno.
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
-use super::reno::Additive;
+use super::counted::Additive;
 use super::{Ack, Context, response};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};

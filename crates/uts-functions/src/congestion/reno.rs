@@ -1,25 +1,27 @@
-//! Reno: half the window after a loss, and one packet after a time-out (RFC 5681). Each loss of a
-//! flight counts, which NewReno mended: a repeat that is acknowledged ends the recovery, so that
-//! the next loss begins another, until the timer has to help. Here to compare with.
+//! Reno: half the window after a fast retransmit, and one packet after a time-out (RFC 5681). Each
+//! fast retransmit is a reduction, where NewReno has one for all losses of a flight: that follows
+//! from the finding mechanism, which says whether a loss begins a recovery or belongs to one. Here
+//! to compare with.
 
-use super::classic::{Adjustment, Again, Classic, Doubling, Reduced, Window};
+use super::classic::{Adjustment, Classic, Reduced, Window};
+use super::counted::{Additive, COUNT, Count, Counted, INITIAL};
 use super::{Ack, Context, response};
 use crate::facts::PathFacts;
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Prediction, Promise, Unasked, Unit};
 
 /// See the module's page.
-pub type Reno = Classic<Doubling, EachLoss>;
+pub type Reno = Classic<Counted, Halving>;
 
-/// How many packets a connection begins with: one (Jacobson 1988) to ten (RFC 6928).
-pub(super) const INITIAL: Param = Param {
-    name: "initial",
-    unit: Unit::Packets,
+/// What may leave at once when a recovery ends.
+const BURST: Param = Param {
+    name: "burst",
+    unit: Unit::Count,
     default: 1,
-    min: 1,
-    max: 10,
-    bold: Bold::Neither,
-    what: "packets that a connection begins with",
+    min: 0,
+    max: 1,
+    bold: Bold::Above,
+    what: "a recovery ends with a window of 1 = half of what it was (RFC 5681); 0 = a packet more than is in flight (RFC 6582)",
 };
 
 impl Reno {
@@ -28,10 +30,10 @@ impl Reno {
         function: Function::Congestion,
         number: 5,
         name: "reno",
-        what: "half the window for each loss, one packet after a time-out",
+        what: "half the window for each fast retransmit, one packet after a time-out",
         mandatory: false,
         consent: Consent::NotNeeded,
-        params: &[INITIAL],
+        params: &[INITIAL, COUNT, BURST],
         needs: &[],
         facts: Facts {
             uniform: true,
@@ -40,56 +42,48 @@ impl Reno {
             window_packets_min: 1,
             ..Facts::PLAIN
         },
-        predict: |_, facts, prediction| predict(1.0, facts, prediction),
+        predict,
     };
 
     /// Builds it from what the predecessor knew.
     pub fn build(params: &Params, context: &Context) -> Self {
-        Classic::new(context).starting_at(u64::from(params.get(0)))
+        let count = Count::of(params);
+        let halving = Halving { increase: Additive::new(count), may_burst: params.get(2) == 1 };
+        Classic::with(context, Counted(count), halving).starting_at(u64::from(params.get(0)))
     }
 }
 
-/// A window that swings between one half and the whole, where of losses in a row only the share
-/// `counted` is a reduction.
-pub(super) fn predict(counted: f64, facts: &PathFacts, prediction: &mut Prediction) {
+/// A window that swings between one half and the whole. A burst is taken for as many reductions as
+/// it has packets: it may be as many fast retransmits, or end in a time-out.
+pub(super) fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
     let singly = PathFacts { loss_burst: 1.0, ..*facts };
-    let p = response::random_events(&singly, prediction) * counted;
-    let packets = response::reno_packets(p);
-    response::apply(packets, 0.5, facts, prediction);
-    prediction.utilisation *= FURTHER_SHARE;
-    prediction.utilisation_low *= FURTHER_SHARE;
+    let packets = response::reno_packets(response::random_events(&singly, prediction));
+    response::apply(packets * Count::of(params).window_share(), 0.5, facts, prediction);
 }
 
-/// What second losses of a flight leave, and the time-outs that longer bursts and the first search
-/// end in: measured in the harness.
-const FURTHER_SHARE: f64 = 0.72;
-
-/// Additive increase, and half the window for each loss.
+/// Additive increase, and half of what was in flight after a fast retransmit.
 #[derive(Clone, Debug, Default)]
-pub struct EachLoss {
+pub struct Halving {
     increase: Additive,
-    /// Losses of the flight beyond the first.
-    further: u8,
+    may_burst: bool,
 }
 
-impl Adjustment for EachLoss {
+impl Adjustment for Halving {
     const PACKETS_MIN: u64 = 1;
     const ENDS_AT_TIMEOUT: bool = true;
+    // C-60.
+    const EACH_FAST_RETRANSMIT: bool = true;
 
     fn reduce(&mut self, window: &Window, flight: u64) -> Reduced {
         // C-61, RFC 5681 equation 4.
-        self.increase = Additive::default();
+        self.increase.restart();
         half_of_flight(window, flight)
     }
 
-    fn on_flight(&mut self) {
-        self.further = 0;
-    }
-
-    fn again(&mut self) -> Again {
-        // C-60.
-        self.further = self.further.saturating_add(1);
-        nth_further(self.further)
+    fn on_recovered(&self, window: &Window, in_flight: u64) -> Option<f64> {
+        // C-64, RFC 6582 section 3.2.
+        let most = in_flight.max(window.packet_bytes) + window.packet_bytes;
+        (!self.may_burst).then_some(window.exact.min(most as f64))
     }
 
     fn grow(&mut self, window: &Window, ack: &Ack) -> f64 {
@@ -97,20 +91,10 @@ impl Adjustment for EachLoss {
     }
 
     fn restart(&mut self) {
-        self.increase = Additive::default();
+        self.increase.restart();
     }
 
     fn restore(&mut self, _: Self) {}
-}
-
-/// Two losses of a flight are reductions. The next finds too few packets in flight for three
-/// duplicate acknowledgements, and is found by the timer.
-pub(super) fn nth_further(further: u8) -> Again {
-    match further {
-        1 => Again::Reduction,
-        2 => Again::Timeout,
-        _ => Again::Nothing,
-    }
 }
 
 /// Half of what was in flight, two packets at least (RFC 5681 equation 4).
@@ -121,30 +105,11 @@ pub(super) fn half_of_flight(window: &Window, flight: u64) -> Reduced {
     Reduced { window: half.min(window.exact), threshold: half }
 }
 
-/// One packet more per window acknowledged, counted in bytes (C-10, RFC 5681 section 3.1).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Additive {
-    /// Bytes acknowledged towards the next packet of growth.
-    acked: u64,
-}
-
-impl Additive {
-    /// The window, in bytes, after an acknowledgement.
-    pub fn grow(&mut self, window: &Window, ack: &Ack) -> f64 {
-        self.acked += ack.bytes;
-        if self.acked < window.bytes {
-            return window.exact;
-        }
-        self.acked -= window.bytes;
-        window.exact + window.packet_bytes as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{PACKET, RTT, Script, context};
     use super::*;
-    use crate::congestion::{Congestion, Summary};
+    use crate::congestion::{Cause, Congestion, Summary};
 
     fn script(window_packets: u64, threshold_bytes: u64) -> Script<Reno> {
         Script::new(Reno::build(&Reno::INFO.choice().params, &context(window_packets, threshold_bytes)))
@@ -159,18 +124,6 @@ mod tests {
             .collect()
     }
 
-    /// The windows of figure 2.3 of Viswanath, "TCP Performance Evaluation Using TIGER Network
-    /// Testbed" (1999): a time-out at 32.
-    #[test]
-    fn after_a_time_out_at_32() {
-        let mut s = script(32, 32 * PACKET);
-        s.time_out(1);
-        s.now += RTT;
-        let mut windows = vec![s.packets()];
-        windows.extend(rounds(&mut s, 5));
-        assert_eq!(windows, [1.0, 2.0, 4.0, 8.0, 16.0, 17.0]);
-    }
-
     /// By hand: one loss at 16 halves, then one packet per round trip.
     #[test]
     fn a_trace_by_hand() {
@@ -181,19 +134,58 @@ mod tests {
         assert_eq!(rounds(&mut s, 3), [9.0, 10.0, 11.0]);
     }
 
-    /// Fall and Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP" (1996): two
-    /// losses in a window halve it twice, which NewReno does not.
+    /// Each fast retransmit halves, whenever its packet left. What else is lost of the flight is
+    /// part of the same recovery.
     #[test]
-    fn each_loss_of_a_flight_counts() {
+    fn each_fast_retransmit_is_a_reduction() {
         let mut s = script(32, 32 * PACKET);
-        s.lose(2, s.now - RTT, false);
-        assert_eq!(s.packets(), 8.0);
-        s.lose(1, s.now - RTT, false);
-        assert_eq!((s.packets(), s.mechanism.summary().threshold_bytes), (1.0, 4 * PACKET), "the timer");
-        s.lose(9, s.now - RTT, false);
-        assert_eq!((s.packets(), s.mechanism.summary().threshold_bytes), (1.0, 4 * PACKET));
-        s.mechanism.on_spurious_loss(12 * PACKET);
+        let sent_at = s.now - RTT;
+        let windows = [Cause::Duplicates, Cause::Partial, Cause::Overtaken, Cause::Duplicates].map(|cause| {
+            s.lose_by(cause, 1, sent_at, false);
+            s.packets()
+        });
+        assert_eq!(windows, [16.0, 16.0, 16.0, 8.0]);
+        s.mechanism.on_spurious_loss(4 * PACKET);
         assert_eq!(s.packets(), 32.0, "all of it is undone");
+    }
+
+    /// RFC 5681 section 3.1: an acknowledgement of two packets lets the window grow by one. By
+    /// bytes (RFC 3465) it is two.
+    #[test]
+    fn growth_is_by_acknowledgements_or_by_bytes() {
+        for (count, windows) in [(0, [1.0, 2.0, 3.0, 5.0, 8.0]), (1, [1.0, 2.0, 4.0, 8.0, 16.0])] {
+            let context = context(1, u64::MAX - 1);
+            let reno = Reno::build(&Params([1, count, 1, 0]), &context);
+            let mut s = Script::new(reno);
+            let mut found = Vec::new();
+            for _ in 0..windows.len() {
+                found.push(s.packets());
+                let mut left = s.packets() as u64;
+                while left > 0 {
+                    // The last of an odd number is acknowledged alone.
+                    let packets = left.min(2);
+                    s.acknowledge_bytes(packets * PACKET);
+                    left -= packets;
+                }
+                s.now += RTT;
+            }
+            assert_eq!(found, windows, "count {count}");
+        }
+    }
+
+    /// Where something kept the sender from sending in a recovery.
+    #[test]
+    fn a_recovery_may_end_without_a_burst() {
+        for (burst, after) in [(1, 16.0), (0, 5.0)] {
+            let reno = Reno::build(&Params([1, 0, burst, 0]), &context(32, 32 * PACKET));
+            let mut s = Script::new(reno);
+            s.delivery.in_flight = 3 * PACKET;
+            s.lose_by(Cause::Duplicates, 1, s.now - RTT, false);
+            s.now += RTT;
+            s.acknowledge(s.now, 0);
+            // Slow start begins there.
+            assert_eq!(s.packets(), after, "burst = {burst}");
+        }
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //! window of before; then one packet more per round trip (Jacobson, "Congestion Avoidance and
 //! Control", SIGCOMM 1988). What TCP did before fast recovery; here to compare with.
 
-use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
-use super::reno::INITIAL;
+use super::classic::{Adjustment, Classic, Reduced, Window};
+use super::counted::{Additive, COUNT, Count, Counted, INITIAL};
 use super::{Ack, Context, response};
 use crate::facts::PathFacts;
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
 /// See the module's page.
-pub type Tahoe = Classic<Doubling, Restart>;
+pub type Tahoe = Classic<Counted, Restart>;
 
 impl Tahoe {
     /// Its entry in the library.
@@ -21,7 +21,7 @@ impl Tahoe {
         what: "slow start from one packet after every loss, additive increase from half the window on",
         mandatory: false,
         consent: Consent::NotNeeded,
-        params: &[INITIAL],
+        params: &[INITIAL, COUNT],
         needs: &[],
         facts: Facts {
             uniform: true,
@@ -30,12 +30,12 @@ impl Tahoe {
             window_packets_min: 1,
             ..Facts::PLAIN
         },
-        predict: |_, facts, prediction| {
+        predict: |params, facts, prediction| {
             // A burst meets the window of one packet again: its losses are no single event.
             let facts_singly = PathFacts { loss_burst: 1.0, ..*facts };
             let packets = response::reno_packets(response::random_events(&facts_singly, prediction));
             // As that of Mathis et al., less the round trips in which the window comes up again.
-            response::apply(packets, 0.5, facts, prediction);
+            response::apply(packets * Count::of(params).window_share(), 0.5, facts, prediction);
             prediction.utilisation *= RESTART_SHARE;
             prediction.utilisation_low *= RESTART_SHARE;
         },
@@ -43,15 +43,16 @@ impl Tahoe {
 
     /// Builds it from what the predecessor knew.
     pub fn build(params: &Params, context: &Context) -> Self {
-        Classic::new(context).starting_at(u64::from(params.get(0)))
+        let count = Count::of(params);
+        let restart = Restart { increase: Additive::new(count) };
+        Classic::with(context, Counted(count), restart).starting_at(u64::from(params.get(0)))
     }
 }
 
 /// Additive increase, and a window of one packet after a loss.
 #[derive(Clone, Debug, Default)]
 pub struct Restart {
-    /// Bytes acknowledged towards the next packet of growth.
-    acked: u64,
+    increase: Additive,
 }
 
 impl Adjustment for Restart {
@@ -60,22 +61,16 @@ impl Adjustment for Restart {
 
     fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         // C-41.
-        self.acked = 0;
+        self.increase.restart();
         Reduced { window: window.packet_bytes as f64, threshold: (window.bytes / 2) as f64 }
     }
 
     fn grow(&mut self, window: &Window, ack: &Ack) -> f64 {
-        // C-40.
-        self.acked += ack.bytes;
-        if self.acked < window.bytes {
-            return window.exact;
-        }
-        self.acked -= window.bytes;
-        window.exact + window.packet_bytes as f64
+        self.increase.grow(window, ack)
     }
 
     fn restart(&mut self) {
-        self.acked = 0;
+        self.increase.restart();
     }
 
     fn restore(&mut self, _: Self) {}
@@ -129,7 +124,7 @@ mod tests {
         s.lose(1, s.now - RTT, false);
         let threshold = s.mechanism.summary().threshold_bytes;
         s.lose(3, s.now - RTT, false);
-        s.acknowledge(1, s.now - RTT, 1);
+        s.acknowledge(s.now - RTT, 1);
         assert_eq!((s.packets(), s.mechanism.summary().threshold_bytes), (1.0, threshold));
         assert_eq!(threshold, 8 * PACKET);
     }

@@ -21,13 +21,12 @@ pub struct Script<M> {
     pub now: Time,
     /// What round trips take.
     pub rtt: Duration,
-    next: u64,
 }
 
 impl<M: Congestion> Script<M> {
     pub fn new(mechanism: M) -> Self {
         let now = Time::from_millis(1000);
-        Script { mechanism, delivery: Delivery::new(Time::ZERO), now, rtt: RTT, next: 0 }
+        Script { mechanism, delivery: Delivery::new(Time::ZERO), now, rtt: RTT }
     }
 
     /// The window in packets.
@@ -44,18 +43,30 @@ impl<M: Congestion> Script<M> {
     pub fn marked_round(&mut self, marked: u64) {
         let packets = self.mechanism.window_bytes() / PACKET;
         let start = self.now;
-        self.next += packets;
         for i in 0..packets {
             self.now = start + self.rtt.mul_f64((i + 1) as f64 / packets as f64);
-            self.acknowledge(self.next - packets + i, self.now - self.rtt, u64::from(i < marked));
+            let sent_at = self.now - self.rtt;
+            // What left since the round began is the next.
+            self.acknowledge_all(PACKET, sent_at, start.as_nanos() + 1, u64::from(i < marked));
         }
     }
 
-    pub fn acknowledge(&mut self, largest: u64, sent_at: Time, ecn_marked: u64) {
+    /// A packet that was sent at `sent_at` is acknowledged. Its number is that instant, so that
+    /// packets are numbered in the order in which they leave.
+    pub fn acknowledge(&mut self, sent_at: Time, ecn_marked: u64) {
+        self.acknowledge_all(PACKET, sent_at, self.now.as_nanos(), ecn_marked);
+    }
+
+    /// So many bytes are acknowledged at once, of packets that left a round trip ago.
+    pub fn acknowledge_bytes(&mut self, bytes: u64) {
+        self.acknowledge_all(bytes, self.now - self.rtt, self.now.as_nanos(), 0);
+    }
+
+    fn acknowledge_all(&mut self, bytes: u64, sent_at: Time, next_packet: u64, ecn_marked: u64) {
         let ack = Ack {
             now: self.now,
-            bytes: PACKET,
-            largest,
+            bytes,
+            largest: sent_at.as_nanos(),
             sent_at,
             rtt: Some(self.rtt),
             rtt_smoothed: self.rtt,
@@ -63,29 +74,35 @@ impl<M: Congestion> Script<M> {
             prior_in_flight: self.mechanism.window_bytes(),
             sample: RateSample::default(),
             ecn_marked,
-            next_packet: self.next,
+            next_packet,
         };
         self.mechanism.on_ack(&ack, &self.delivery);
     }
 
     /// Nothing is acknowledged for a time-out.
     pub fn time_out(&mut self, in_a_row: u32) {
-        let timeout = Timeout { now: self.now, in_a_row, next_packet: self.next };
+        let timeout = Timeout { now: self.now, in_a_row, next_packet: self.now.as_nanos() };
         self.mechanism.on_timeout(&timeout, &self.delivery);
     }
 
     /// Loses `packets` packets, the last of them sent at `sent_at`.
     pub fn lose(&mut self, packets: u64, sent_at: Time, persistent: bool) {
+        self.lose_by(Cause::Overtaken, packets, sent_at, persistent);
+    }
+
+    /// The same, found in a way of its own.
+    pub fn lose_by(&mut self, cause: Cause, packets: u64, sent_at: Time, persistent: bool) {
         let loss = Loss {
             now: self.now,
             bytes: packets * PACKET,
             packets,
-            cause: Cause::Overtaken,
-            largest: self.next,
+            cause,
+            largest: sent_at.as_nanos(),
             sent_at,
             snapshot: Snapshot { sent_at, ..Snapshot::default() },
             persistent,
-            next_packet: self.next,
+            // What left at this very instant left before.
+            next_packet: self.now.as_nanos() + 1,
         };
         self.mechanism.on_loss(&loss, &self.delivery);
     }

@@ -3,7 +3,6 @@
 
 use super::learnt::bdp_bytes;
 use super::{Ack, Context};
-use crate::time::Time;
 
 /// The smallest window, in packets, unless a mechanism says otherwise, and the smallest threshold
 /// (C-3, RFC 9002 section 7.2).
@@ -25,34 +24,48 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
     (window, summary.threshold_bytes.clamp(threshold_min, WINDOW_MAX_BYTES))
 }
 
-/// The recovery period: one reduction per round trip, told apart by when packets were sent (RFC
-/// 9002 section 7.3.2).
+/// The recovery period: one reduction per round trip. Packets that left before it are told by their
+/// numbers from those that left in it, also where a repeat leaves at the very instant at which it
+/// begins (RFC 9002 section 7.3.2).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
-    started_at: Option<Time>,
+    /// Packets below this number left before the last period began.
+    below: Option<u64>,
+    /// No packet that left in it is known to have arrived.
+    is_under_way: bool,
     lost_bytes: u64,
 }
 
 impl Recovery {
     /// A period that a predecessor has entered, if it has (C-5).
-    pub fn since(started_at: Option<Time>) -> Self {
-        Recovery { started_at, lost_bytes: 0 }
+    pub fn of(below: Option<u64>) -> Self {
+        Recovery { below, ..Recovery::default() }
     }
 
-    /// When the last period began.
-    pub fn started_at(&self) -> Option<Time> {
-        self.started_at
+    /// Packets below this number left before the last period began.
+    pub fn below(&self) -> Option<u64> {
+        self.below
     }
 
-    /// Whether a packet sent at `sent_at` belongs to the period under way: its fate has been
+    /// Whether the packet of this number left before the last period began: its fate has been
     /// answered already.
-    pub fn covers(&self, sent_at: Time) -> bool {
-        self.started_at.is_some_and(|start| sent_at <= start)
+    pub fn covers(&self, number: u64) -> bool {
+        self.below.is_some_and(|below| number < below)
     }
 
-    /// A new period begins.
-    pub fn enter(&mut self, now: Time) {
-        *self = Recovery { started_at: Some(now), lost_bytes: 0 };
+    /// A new period begins, with the packet of this number.
+    pub fn enter(&mut self, next_packet: u64) {
+        *self = Recovery { below: Some(next_packet), is_under_way: true, lost_bytes: 0 };
+    }
+
+    /// The period goes on in a new one: what was lost in it counts in both.
+    pub fn renew(&mut self, next_packet: u64) {
+        *self = Recovery { below: Some(next_packet), is_under_way: true, ..*self };
+    }
+
+    /// A packet that left in the period has arrived, which ends it. Says whether it was under way.
+    pub fn end(&mut self) -> bool {
+        core::mem::take(&mut self.is_under_way)
     }
 
     /// No period is under way any more, and none can be undone.

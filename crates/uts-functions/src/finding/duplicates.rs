@@ -12,30 +12,57 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Duplicates(Box<State>);
 
-/// What of the packets that left before a loss was found is lost besides.
+/// What a repeat that arrives shows, if a packet that left before the recovery is then the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
-    /// None, until reports are counted again.
+    /// Nothing, and the recovery ends: reports are counted again (Reno).
     Nothing,
-    /// The oldest, if the repeat arrives before it.
+    /// That it is lost as well (NewReno).
     NextLoss,
-    /// All of them.
+    /// There is none: all was lost together with the first (Tahoe).
     All,
+    /// That it is lost as well, and the recovery ends (Linux 2.1).
+    LastLoss,
 }
 
 #[derive(Clone, Debug)]
 struct State {
     reports: u32,
     partial: Partial,
-    /// The oldest in flight behind the last report, and how many reports have left it so.
+    /// The oldest in flight behind the last report.
     oldest: Option<u64>,
+    /// How many reports have left it so.
     count: u32,
+    /// How many of these have acknowledged nothing.
+    silent: u32,
     /// Packets below this are lost.
     below: u64,
-    /// Packets from this number on left after the last loss was found. While none of them is
-    /// acknowledged no other is looked for.
-    recovers_at: Option<u64>,
+    cause: Cause,
+    recovery: Option<Recovery>,
     progress_at: Time,
+}
+
+/// From a loss that was found to the arrival of its repeat, or of the last of several.
+#[derive(Clone, Debug)]
+struct Recovery {
+    /// Packets below this number left before it began (RFC 6582: recover).
+    until: u64,
+    /// The last repeat has this number, or a later one. While none from it on is acknowledged no
+    /// further loss is looked for.
+    repeat: u64,
+    /// Packets in flight that have arrived, though no report names them.
+    departed: u64,
+    /// Reports that count as one of these, at the most.
+    left: u64,
+    /// A repeat that arrives shows nothing more.
+    is_over: bool,
+}
+
+impl Recovery {
+    /// Nothing is looked for until the next packet is acknowledged, or a later one.
+    const fn over(next_packet: u64) -> Self {
+        Recovery { until: next_packet, repeat: next_packet, departed: 0, left: 0, is_over: true }
+    }
 }
 
 impl Duplicates {
@@ -62,9 +89,9 @@ impl Duplicates {
                 unit: Unit::Count,
                 default: 1,
                 min: 0,
-                max: 2,
+                max: 3,
                 bold: Bold::Neither,
-                what: "a repeat that arrives: 0 = shows nothing, 1 = the next loss (NewReno); 2 = all is lost at once (Tahoe)",
+                what: "a repeat that arrives shows 0 = nothing (Reno), 1 = the next loss (NewReno), 3 = the next, once (Linux 2.1); 2 = all is lost at once (Tahoe)",
             },
         ],
         needs: &[],
@@ -85,24 +112,36 @@ impl Duplicates {
             partial: match params.get(1) {
                 0 => Partial::Nothing,
                 1 => Partial::NextLoss,
-                _ => Partial::All,
+                2 => Partial::All,
+                _ => Partial::LastLoss,
             },
             oldest: None,
             count: 0,
+            silent: 0,
             below: 0,
-            recovers_at: None,
+            cause: Cause::Duplicates,
+            recovery: None,
             progress_at: Time::ZERO,
         }))
     }
 }
 
 impl Finding for Duplicates {
-    fn on_report(&mut self, report: &Reported) {
+    fn on_report(&mut self, report: &Reported) -> u64 {
         self.0.on_report(report);
+        // finding.md R-17.
+        let departed = self.0.recovery.as_ref().map_or(0, |recovery| recovery.departed);
+        departed.min(report.in_flight.saturating_sub(1))
+    }
+
+    fn on_all_lost(&mut self, next_packet: u64) {
+        // finding.md R-18: what was in flight may still bring duplicates.
+        (self.0.count, self.0.silent) = (0, 0);
+        self.0.recovery = Some(Recovery::over(next_packet));
     }
 
     fn rule(&self, _: &Flight) -> Rule {
-        Rule { below: self.0.below, cause: Cause::Overtaken, within: 0, age: Age::Any }
+        Rule { below: self.0.below, cause: self.0.cause, within: 0, age: Age::Any }
     }
 
     fn repeats_at_once(&self) -> bool {
@@ -116,38 +155,79 @@ impl Finding for Duplicates {
 }
 
 impl State {
-    fn find(&mut self, oldest: u64, next_packet: u64) {
-        // finding.md R-9.
+    /// The oldest packet is lost, and all in flight with it if it is to be so.
+    fn find(&mut self, cause: Cause, oldest: u64, next_packet: u64) {
+        self.cause = cause;
         self.below = if self.partial == Partial::All { next_packet } else { oldest.saturating_add(1) };
-        self.count = 0;
-        self.recovers_at = Some(next_packet);
+    }
+
+    /// A recovery begins with a repeat that is the next packet (finding.md R-17).
+    fn recover(&mut self, report: &Reported) {
+        let counts = self.partial != Partial::All;
+        self.recovery = Some(Recovery {
+            until: report.next_packet,
+            repeat: report.next_packet,
+            departed: if counts { self.silent.into() } else { 0 },
+            left: if counts { report.in_flight } else { 0 },
+            is_over: false,
+        });
+        (self.count, self.silent) = (0, 0);
     }
 
     fn on_report(&mut self, report: &Reported) {
-        if report.newest.is_some() {
+        let is_silent = report.newest.is_none();
+        if !is_silent {
             self.progress_at = report.now;
         }
         let before = core::mem::replace(&mut self.oldest, report.oldest);
         let Some(oldest) = report.oldest else {
-            (self.count, self.recovers_at) = (0, None);
+            (self.count, self.silent, self.recovery) = (0, 0, None);
             return;
         };
-        if let Some(from) = self.recovers_at {
-            // finding.md R-8: one loss in a round trip.
-            if report.newest.is_none_or(|newest| newest < from) {
-                return;
-            }
-            self.recovers_at = None;
-            // finding.md R-9.
-            if self.partial == Partial::NextLoss && oldest < from {
-                self.find(oldest, report.next_packet);
-                return;
-            }
+        if self.recovery.is_some() {
+            self.on_report_in_recovery(report, oldest);
+            return;
         }
         // finding.md R-7.
-        self.count = if before == Some(oldest) || oldest == 0 { self.count + 1 } else { 0 };
+        if before == Some(oldest) || oldest == 0 {
+            (self.count, self.silent) = (self.count + 1, self.silent + u32::from(is_silent));
+        } else {
+            (self.count, self.silent) = (0, 0);
+        }
         if self.count >= self.reports {
-            self.find(oldest, report.next_packet);
+            self.find(Cause::Duplicates, oldest, report.next_packet);
+            self.recover(report);
+        }
+    }
+
+    fn on_report_in_recovery(&mut self, report: &Reported, oldest: u64) {
+        let Some(recovery) = &mut self.recovery else { return };
+        let Some(newest) = report.newest else {
+            // finding.md R-17.
+            let counts = u64::from(recovery.left > 0);
+            (recovery.left, recovery.departed) = (recovery.left - counts, recovery.departed + counts);
+            return;
+        };
+        // finding.md R-8: one loss in a round trip.
+        let has_arrived = newest >= recovery.repeat;
+        // Of what is acknowledged the repeat alone was not counted before (RFC 6582 section 3.2).
+        let counted = report.acknowledged.saturating_sub(u64::from(has_arrived));
+        recovery.departed = recovery.departed.saturating_sub(counted);
+        if !has_arrived {
+            return;
+        }
+        // finding.md R-9.
+        let is_partial = oldest < recovery.until && !recovery.is_over;
+        match self.partial {
+            Partial::NextLoss if is_partial => {
+                (recovery.repeat, recovery.left) = (report.next_packet, report.in_flight);
+                self.find(Cause::Partial, oldest, report.next_packet);
+            }
+            Partial::LastLoss if is_partial => {
+                *recovery = Recovery::over(report.next_packet);
+                self.find(Cause::Partial, oldest, report.next_packet);
+            }
+            _ => self.recovery = None,
         }
     }
 }
@@ -163,9 +243,22 @@ mod tests {
     /// A report that acknowledges `newest` and leaves `oldest`; says below which number all is
     /// lost.
     fn report(d: &mut Duplicates, newest: Option<u64>, oldest: u64, next_packet: u64) -> u64 {
-        let now = Time::from_millis(5);
-        d.on_report(&Reported { now, newest, answers: false, oldest: Some(oldest), next_packet });
+        hear(d, newest, u64::from(newest.is_some()), oldest, next_packet);
         d.0.below
+    }
+
+    /// A report that acknowledges so many packets up to `newest`, in a flight of 20; says how many
+    /// of it have left.
+    fn hear(
+        d: &mut Duplicates,
+        newest: Option<u64>,
+        acknowledged: u64,
+        oldest: u64,
+        next_packet: u64,
+    ) -> u64 {
+        let now = Time::from_millis(5);
+        let (answers, in_flight, oldest) = (false, 20, Some(oldest));
+        d.on_report(&Reported { now, newest, acknowledged, answers, oldest, in_flight, next_packet })
     }
 
     #[test]
@@ -210,5 +303,68 @@ mod tests {
             }
             assert_eq!(report(&mut d, Some(9), 3, 10), next.max(2), "partial {partial}");
         }
+    }
+
+    /// Packets 1 and 5 of 1 to 20 are lost. Reports name nothing behind 0 until the repeat, 21, has
+    /// come.
+    #[test]
+    fn a_duplicate_tells_that_a_packet_has_left() {
+        for (partial, after_repeat) in [(0, 0), (1, 15), (2, 0), (3, 0)] {
+            let mut d = duplicates(partial);
+            hear(&mut d, Some(0), 1, 1, 21);
+            let before: Vec<_> = (0..3).map(|_| hear(&mut d, None, 0, 1, 21)).collect();
+            let more: Vec<_> = (0..15).map(|_| hear(&mut d, None, 0, 2, 22)).collect();
+            if partial == 2 {
+                assert_eq!((before[2], more[14]), (0, 0), "Tahoe counts nothing");
+                continue;
+            }
+            assert_eq!((before, more[0], more[14]), (vec![0, 0, 3], 4, 18), "partial {partial}");
+            // 2, 3, 4 and the repeat.
+            assert_eq!(hear(&mut d, Some(21), 4, 5, 22), after_repeat, "partial {partial}");
+            let (below, next) = (d.0.below, if partial == 0 { 2 } else { 6 });
+            assert_eq!(below, next, "partial {partial}");
+        }
+    }
+
+    /// A receiver that repeats itself for ever lets no more go than was in flight.
+    #[test]
+    fn duplicates_are_believed_up_to_what_was_in_flight() {
+        let mut d = duplicates(1);
+        hear(&mut d, Some(0), 1, 1, 21);
+        let most = (0..1000).map(|_| hear(&mut d, None, 0, 1, 21)).max();
+        assert_eq!(most, Some(19));
+    }
+
+    /// What was in flight at a time-out still brings reports, which show nothing.
+    #[test]
+    fn after_a_time_out_nothing_is_found_before_something_new_arrives() {
+        let mut d = duplicates(0);
+        hear(&mut d, Some(0), 1, 1, 21);
+        d.on_all_lost(21);
+        let left: u64 = (0..10).map(|_| hear(&mut d, None, 0, 21, 22)).sum();
+        assert_eq!((left, d.0.below), (0, 0));
+        hear(&mut d, Some(21), 1, 22, 24);
+        (0..3).for_each(|_| {
+            hear(&mut d, None, 0, 22, 24);
+        });
+        assert_eq!(d.0.below, 23);
+    }
+
+    /// Linux 2.1: the second loss of a flight is repeated at once, the third wants three reports.
+    #[test]
+    fn one_partial_acknowledgement_ends_the_recovery() {
+        let mut d = duplicates(3);
+        let losses: Vec<_> = [(Some(0), 1), (None, 1), (None, 1), (None, 1), (Some(21), 5)]
+            .into_iter()
+            .map(|(newest, oldest)| report(&mut d, newest, oldest, 21))
+            .collect();
+        assert_eq!((losses, d.0.cause), (vec![0, 0, 0, 2, 6], Cause::Partial));
+        // The second repeat is waited for.
+        (0..5).for_each(|_| assert_eq!(report(&mut d, None, 9, 24), 6));
+        let losses: Vec<_> = [(Some(24), 9), (None, 9), (None, 9), (None, 9)]
+            .into_iter()
+            .map(|(newest, oldest)| report(&mut d, newest, oldest, 25))
+            .collect();
+        assert_eq!((losses, d.0.cause), (vec![6, 6, 6, 10], Cause::Duplicates));
     }
 }

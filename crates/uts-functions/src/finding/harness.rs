@@ -132,13 +132,17 @@ impl Run {
                 self.delivered.extend(sent.tokens);
             }
             self.timeouts = if newest.is_some() { 0 } else { self.timeouts };
-            self.slot.on_report(&Reported {
+            let in_flight = self.ledger.eliciting();
+            let left = self.slot.on_report(&Reported {
                 now: self.now,
                 newest,
                 answers: newest.is_some_and(|newest| newest % 8 == 0) || self.timeouts > 0,
+                acknowledged: done.packets.iter().map(|run| run.packets()).sum(),
                 oldest: self.ledger.oldest().map(|(number, _)| number),
+                in_flight,
                 next_packet: self.ledger.next_number(),
             });
+            assert!(left == 0 || left < in_flight, "{left} of {in_flight} packets have left");
             self.look();
         }
     }

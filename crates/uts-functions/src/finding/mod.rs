@@ -86,8 +86,12 @@ pub struct Reported {
     pub newest: Option<u64>,
     /// It answers a poll. Where nobody polls, each report does.
     pub answers: bool,
+    /// Packets that it acknowledges for the first time.
+    pub acknowledged: u64,
     /// The oldest packet in flight behind it.
     pub oldest: Option<u64>,
+    /// Packets in flight behind it.
+    pub in_flight: u64,
     /// The next packet number to be sent.
     pub next_packet: u64,
 }
@@ -178,8 +182,15 @@ pub enum Alarm {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Finding: Described + DynClone {
-    /// A report has come, whether it has brought anything new or not.
-    fn on_report(&mut self, _report: &Reported) {}
+    /// A report has come, whether it has brought anything new or not. Says how many of the packets
+    /// in flight have arrived all the same, as reports show that name none of them: fewer than are
+    /// in flight.
+    fn on_report(&mut self, _report: &Reported) -> u64 {
+        0
+    }
+
+    /// Everything below this number counts as lost, because time is over.
+    fn on_all_lost(&mut self, _next_packet: u64) {}
 
     /// Which packets are lost now.
     fn rule(&self, flight: &Flight) -> Rule;

@@ -35,11 +35,12 @@ impl Status {
 }
 
 impl Finding for Status {
-    fn on_report(&mut self, report: &Reported) {
+    fn on_report(&mut self, report: &Reported) -> u64 {
         // finding.md R-13.
         if report.answers {
             self.answered = self.answered.max(report.newest.unwrap_or(0));
         }
+        0
     }
 
     fn rule(&self, _: &Flight) -> Rule {

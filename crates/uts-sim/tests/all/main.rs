@@ -45,5 +45,6 @@ mod slow_lines;
 mod small_paths;
 mod sources;
 mod stream_lines;
+mod tcp_recovery;
 mod timely;
 mod turns;

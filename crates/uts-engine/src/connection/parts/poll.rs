@@ -30,7 +30,7 @@ impl Part for Poll {
         let Some(outbound) = &ways.outbound else { return };
         let Some(stack) = outbound.stacks.get(packet.stack) else { return };
         let asks_of_probe = packet.reason == Reason::Probe && stack.polls();
-        let is_full = outbound.delivery.in_flight + 2 * packet.packet_bytes > outbound.window_bytes();
+        let is_full = outbound.delivery.under_way() + 2 * packet.packet_bytes > outbound.window_bytes();
         let is_last = if stack.acknowledgement.polls_in_bursts() {
             !has_more || is_full
         } else {

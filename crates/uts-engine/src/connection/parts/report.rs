@@ -41,12 +41,19 @@ impl Part for Report {
         // Under poll/status only a poll is answered: then nothing is due, however much is
         // unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
+        let further = arrivals.reports_due() - 1;
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
             let apart = rtt.map_or(Duration::ZERO, apart);
             arrivals.apart_us = micros(apart);
             arrivals.round_trip_us = rtt.map_or(0, |rtt| micros(rtt.min));
             stats.reports_sent += 1;
+            for _ in 0..further {
+                // acknowledgement.md R-17: packets that came together are told apart.
+                if emit_report(arrivals, packet.now, packet.left(), packet.out).is_none() {
+                    break;
+                }
+            }
         }
         if packet.reason == Reason::Report {
             self.alone = self.alone.saturating_add(1);

@@ -179,7 +179,7 @@ impl Outbound {
     /// The peer is to hear something whatever the window says, but for who asks and never listens.
     /// (migration.md M-5)
     pub fn answer_at_once(&mut self) {
-        if self.delivery.in_flight <= self.window_bytes().saturating_add(ANSWERS_BYTES) {
+        if self.delivery.under_way() <= self.window_bytes().saturating_add(ANSWERS_BYTES) {
             self.ask_for_packet();
         }
     }
@@ -475,7 +475,7 @@ impl Outbound {
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         let must_wait = self.allowance.admission == Admission::Waits;
-        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() || !self.is_timely() {
+        if self.delivery.under_way().saturating_add(bytes) > self.window_bytes() || !self.is_timely() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's
@@ -502,7 +502,7 @@ impl Outbound {
         if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
         }
-        let window = self.window_bytes().saturating_sub(self.delivery.in_flight);
+        let window = self.window_bytes().saturating_sub(self.delivery.under_way());
         let batch = if self.is_spread() && self.allowance.admission == Admission::Called {
             u64::MAX
         } else {

@@ -424,7 +424,7 @@ impl Congestion for Sender {
                 threshold_bytes: u64::MAX,
                 bandwidth,
                 rtt_min,
-                answered_until: None,
+                answered_below: None,
             };
         }
         let fill = self.bdp_multiple(self.max_bandwidth(), 1.0).min(self.bounds.inflight_long);
@@ -438,7 +438,7 @@ impl Congestion for Sender {
             threshold_bytes,
             bandwidth,
             rtt_min,
-            answered_until: None,
+            answered_below: None,
         }
     }
 
@@ -528,7 +528,7 @@ mod tests {
             threshold_bytes,
             bandwidth: Some(Rate::from_bits_per_sec(100_000_000)),
             rtt_min: Some(Duration::from_millis(20)),
-            answered_until: None,
+            answered_below: None,
         }
     }
 

@@ -15,7 +15,7 @@ use core::time::Duration;
 const SEED: u64 = 7;
 
 /// Share of a clean path that every mechanism puts to use, whether or not it promises to keep the
-/// path full. The least is Reno's, whose slow start ends in a time-out.
+/// path full. The least is Tahoe's, which begins with one packet after each loss.
 const PART_OF_FULL: f64 = 0.65;
 
 /// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue
@@ -296,7 +296,7 @@ fn a_summary_from_anywhere_builds_everything() {
             for threshold_bytes in [0, 1, 100_000, u64::MAX - 1, u64::MAX] {
                 for (bandwidth, rtt_min) in rates.iter().flat_map(|r| times.iter().map(move |t| (*r, *t))) {
                     let summary =
-                        Summary { window_bytes, threshold_bytes, bandwidth, rtt_min, answered_until: None };
+                        Summary { window_bytes, threshold_bytes, bandwidth, rtt_min, answered_below: None };
                     let context =
                         Context { now: Time::ZERO, packet_bytes: PACKET, summary, past: None, seed: 0 };
                     let slot = Slot::build(&m.choice(), &context).expect("builds");
