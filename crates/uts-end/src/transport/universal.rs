@@ -481,7 +481,12 @@ impl SendStream for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let Some(flow) = self.flow.take().filter(|_| self.is_finished) else { return };
+        let Some(mut flow) = self.flow.take() else { return };
+        if !self.is_finished {
+            // What still waits when a measurement is over is of no interest to the other end.
+            flow.reset(0);
+            return;
+        }
         let mut finishing = self.finishing.borrow_mut();
         finishing.retain_mut(|flow| flow.finished().now_or_never().is_none());
         finishing.push(flow);

@@ -279,6 +279,10 @@ fn choice(r: &mut ChaCha8Rng, mechanism: &'static uts_functions::Mechanism) -> C
         };
         params.0[index] = r.random_range(low.min(high)..=high.max(low));
     }
+    if mechanism.name == "blast" && params.get(1) <= 2 {
+        // All of a unit is repeated until it arrives whole: one of many packets never would.
+        params.0[0] = r.random_range(1..=4);
+    }
     choice.params = params;
     choice
 }

@@ -38,7 +38,10 @@ impl Part for Poll {
             let is_held = || buffers().any(|buffer| buffer.sent() < buffer.written());
             !has_more && (outbound.ledger.eliciting() == 0 || !is_held())
         };
-        let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, is_last);
+        // acknowledgement.md R-11: what is repeated because nothing was heard asks, or the sender
+        // might never hear.
+        let is_unheard = outbound.timeouts > 0 && outbound.ledger.eliciting() == 0;
+        let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, is_last || is_unheard);
         if asks && packet.left() > 0 {
             Frame::Poll.emit(packet.out);
             packet.polls = true;
