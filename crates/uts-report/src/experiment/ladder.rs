@@ -34,9 +34,14 @@ const fn line(ink: Ink, width: f64) -> Look {
 /// The ends of a diagram, from below.
 const ENDS: [&str; 2] = ["client", "server"];
 
+/// Packets of an end with an arrow's head each, at the most: more would run together. Repeats have
+/// one always.
+const HEADS_MAX: usize = 80;
+
 /// A packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Passage {
+    number: u64,
     sent_s: f64,
     /// `None` = it was lost.
     arrived_s: Option<f64>,
@@ -66,7 +71,7 @@ pub(super) fn ladders(directory: &Directory, plot: &Plot, limit: usize) -> Resul
 }
 
 fn ladder(directory: &Directory, plot: &Plot, place: &Place, runs: &[&Run]) -> Option<Chart> {
-    let mut data = Data::new(["transport", "from", "sent, s", "arrived, s", "data", "repeats"]);
+    let mut data = Data::new(["transport", "from", "packet", "sent, s", "arrived, s", "data", "repeats"]);
     data.is_shown = false;
     let (from, to) = (plot.from_s.unwrap_or(0.0), plot.to_s.unwrap_or(f64::INFINITY));
     let (mut panels, mut seen, mut last, mut cut) = (Vec::new(), Kinds::default(), from, false);
@@ -82,18 +87,20 @@ fn ladder(directory: &Directory, plot: &Plot, place: &Place, runs: &[&Run]) -> O
         for (end, passages) in ways.iter().enumerate() {
             let shown: Vec<&Passage> = passages.iter().filter(|p| (from..=to).contains(&p.sent_s)).collect();
             cut |= shown.len() > LINES_MAX;
+            let has_heads = shown.len() <= HEADS_MAX;
             for passage in shown.into_iter().take(LINES_MAX) {
                 last = last.max(passage.arrived_s.unwrap_or(passage.sent_s));
                 data.rows.push(vec![
                     name.as_str().into(),
                     ENDS[end].into(),
+                    (passage.number as f64).into(),
                     passage.sent_s.into(),
                     passage.arrived_s.into(),
                     if passage.has_data { "yes" } else { "no" }.into(),
                     if passage.repeats { "yes" } else { "no" }.into(),
                 ]);
                 seen.note(passage);
-                draw(passage, end, delay(passages), &mut marks);
+                draw(passage, end, delay(passages), to, has_heads, &mut marks);
             }
         }
         let y = Axis { label: name.clone(), scale: Scale::Ordinal(ENDS.map(str::to_owned).into()) };
@@ -110,7 +117,10 @@ fn ladder(directory: &Directory, plot: &Plot, place: &Place, runs: &[&Run]) -> O
     if !caption.is_empty() {
         caption.push(' ');
     }
-    caption.push_str("Each line is a packet, from the end that sent it to the other. The client is below. ");
+    caption.push_str(
+        "Each line is a packet, from the end that sent it to the other. The client is below. \
+         Arrows' heads and crosses tell the packet's number and kind when pointed at. ",
+    );
     caption.push_str(&path_in_words(directory, place).unwrap_or_default());
     if cut {
         caption.push_str(&format!(
@@ -159,22 +169,33 @@ impl Kinds {
     }
 }
 
-/// Draws a packet that an end has sent, of which packets take so long.
-fn draw(passage: &Passage, end: usize, delay_s: f64, marks: &mut Vec<Mark>) {
-    let look = match passage {
-        Passage { repeats: true, .. } => REPEATED,
-        Passage { has_data: true, .. } => NEW,
-        _ => REPORT,
+/// Draws a packet that an end has sent, of which packets take so long, up to an instant.
+fn draw(passage: &Passage, end: usize, delay_s: f64, until_s: f64, has_head: bool, marks: &mut Vec<Mark>) {
+    let (look, kind) = match passage {
+        Passage { repeats: true, .. } => (REPEATED, "data again"),
+        Passage { has_data: true, .. } => (NEW, "new data"),
+        _ => (REPORT, "no data"),
     };
     let (near, far) = (end as f64, 1.0 - end as f64);
-    let begin = (passage.sent_s, near);
-    if let Some(arrived_s) = passage.arrived_s {
-        marks.push(Mark::Line { points: vec![begin, (arrived_s, far)], look, stepped: false });
+    let (end_s, goal, fate) = match passage.arrived_s {
+        Some(arrived_s) => (arrived_s, far, ""),
+        None => (passage.sent_s + delay_s / 2.0, 0.5, ", lost"),
+    };
+    // What goes on beyond the axis ends at it.
+    let stop_s = end_s.min(until_s);
+    let share = if end_s > stop_s { (stop_s - passage.sent_s) / (end_s - passage.sent_s) } else { 1.0 };
+    let stop = (stop_s, near + (goal - near) * share);
+    marks.push(Mark::Line { points: vec![(passage.sent_s, near), stop], look, stepped: false });
+    if end_s > stop_s {
         return;
     }
-    let half = (passage.sent_s + delay_s / 2.0, 0.5);
-    marks.push(Mark::Line { points: vec![begin, half], look, stepped: false });
-    marks.push(Mark::Points { points: vec![half], hints: vec!["lost".into()], look: LOST });
+    let hints = vec![format!("packet {}, {kind}{fate}", passage.number)];
+    if passage.arrived_s.is_none() {
+        marks.push(Mark::Points { points: vec![stop], hints, look: LOST });
+    } else if has_head || passage.repeats {
+        let shape = if end == 0 { Shape::Triangle } else { Shape::Down };
+        marks.push(Mark::Points { points: vec![stop], hints, look: Look { shape, ..look } });
+    }
 }
 
 /// How long most packets of an end take, in seconds.
@@ -210,6 +231,7 @@ fn between(from: &[Value], to: &[Value]) -> Vec<Passage> {
     packets(from, "quic:packet_sent")
         .into_iter()
         .map(|(kind, number, sent_s, uts)| Passage {
+            number,
             sent_s,
             arrived_s: arrived.get(&(kind, number)).copied(),
             has_data: !uts["flow"].is_null(),
@@ -255,9 +277,17 @@ mod tests {
         let (mut marks, mut seen) = (Vec::new(), Kinds::default());
         for passage in &found {
             seen.note(passage);
-            draw(passage, 0, delay(&found), &mut marks);
+            draw(passage, 0, delay(&found), 0.0805, true, &mut marks);
         }
-        assert_eq!(marks.len(), 5, "a line each, and a cross");
+        assert_eq!(marks.len(), 7, "a line each, a cross, and a head for each that arrives in time");
+        let hint = |mark: &Mark| match mark {
+            Mark::Points { hints, .. } => Some(hints.concat()),
+            _ => None,
+        };
+        let hints: Vec<String> = marks.iter().filter_map(hint).collect();
+        assert_eq!(hints, ["packet 0, new data", "packet 1, new data, lost", "packet 2, data again"]);
+        let Some(Mark::Line { points, .. }) = marks.last() else { panic!("{marks:?}") };
+        assert_eq!(points[1].0, 0.0805, "nothing is drawn beyond the axis");
         let words: Vec<String> = seen.legend().into_iter().map(|entry| entry.label).collect();
         assert_eq!(words, ["new data", "data again", "no data", "lost"]);
     }
