@@ -16,6 +16,7 @@ pub struct SlidingWindow {
     threshold_percent: u64,
     update_percent: u64,
     nagle: bool,
+    avoids_fragments: bool,
     /// It has set the window, which the engine may have enlarged since.
     has_set: bool,
 }
@@ -62,9 +63,9 @@ impl SlidingWindow {
                 unit: Unit::Count,
                 default: 0,
                 min: 0,
-                max: 1,
+                max: 3,
                 bold: Bold::Neither,
-                what: "1 = what fills no packet waits while something is outstanding",
+                what: "1 = what fills no packet waits while something is outstanding; 2 = what the window cuts short waits (RFC 1122); 3 = both",
             },
         ],
         needs: &[],
@@ -72,7 +73,7 @@ impl SlidingWindow {
         predict: |params, facts, p| {
             let window = (f64::from(params.get(0)) / facts.mtu_bytes.max(1) as f64).max(1.0);
             one_in_a_round_trip(window, facts, p);
-            if params.get(3) == 1 {
+            if params.get(3) & 1 == 1 {
                 p.delay_s += facts.rtt_smoothed.as_secs_f64() / 2.0;
                 p.delay_p99_s += facts.rtt_smoothed.as_secs_f64();
             }
@@ -85,7 +86,8 @@ impl SlidingWindow {
             window_bytes: u64::from(params.get(0)).max(1),
             threshold_percent: params.get(1).into(),
             update_percent: params.get(2).into(),
-            nagle: params.get(3) == 1,
+            nagle: params.get(3) & 1 == 1,
+            avoids_fragments: params.get(3) & 2 == 2,
             has_set: false,
         }
     }
@@ -105,8 +107,17 @@ impl FlowControl for SlidingWindow {
         // flow.md R-21: what all fits need not wait for more room.
         let is_narrow = waiting > usable
             && usable.saturating_mul(100) < window_max.saturating_mul(self.threshold_percent);
+        // flow.md R-32.
+        let is_cut = self.avoids_fragments
+            && waiting > usable
+            && usable < flow.packet_bytes
+            && usable.saturating_mul(2) < window_max;
         // flow.md R-22.
-        if is_narrow || (self.nagle && flow.is_small()) { Allowed::Hold } else { Allowed::To(limit) }
+        if is_narrow || is_cut || (self.nagle && flow.is_small()) {
+            Allowed::Hold
+        } else {
+            Allowed::To(limit)
+        }
     }
 
     fn rides(&self) -> bool {
@@ -149,6 +160,25 @@ mod tests {
         assert_eq!(window.allows(5941, &flow(2000, 5000, 90_000)), Allowed::Hold);
         assert_eq!(window.allows(5943, &flow(2000, 5000, 90_000)), Allowed::To(5943));
         assert_eq!(window.allows(5100, &flow(2000, 5000, 5100)), Allowed::To(5100));
+    }
+
+    /// RFC 1122 section 4.2.3.4: a full packet, half of the largest window, or all that waits.
+    #[test]
+    fn what_the_window_cuts_short_waits() {
+        let allowed = |nagle, limit, waiting: u64| {
+            let window = build(&[("window", 4096), ("nagle", nagle)]);
+            window.allows(limit, &flow(2000, 5000, 5000 + waiting)) == Allowed::To(limit)
+        };
+        for (free, waiting, goes) in
+            [(999, 50_000, false), (1000, 50_000, true), (10, 10, true), (10, 11, false)]
+        {
+            assert_eq!(allowed(2, 5000 + free, waiting), goes, "{free} free, {waiting} wait");
+            assert!(allowed(0, 5000 + free, waiting));
+        }
+        let narrow = build(&[("window", 1500), ("nagle", 2)]);
+        let half = Outstanding { window_max: 1500, ..flow(2000, 2600, 90_000) };
+        assert_eq!(narrow.allows(3400, &half), Allowed::To(3400), "half of the window");
+        assert_eq!(narrow.allows(3300, &half), Allowed::Hold);
     }
 
     #[test]

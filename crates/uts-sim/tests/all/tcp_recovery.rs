@@ -7,6 +7,7 @@ use core::time::Duration;
 use uts_engine::{ConnectionConfig, EndpointConfig, Stats, TraceKind};
 use uts_functions::Time;
 use uts_path::{Direction, PathConfig, Target};
+use uts_sim::cost::{Cost, Costs};
 use uts_sim::identity::Identities;
 use uts_sim::transfer::Transfers;
 use uts_sim::{World, WorldConfig};
@@ -43,6 +44,10 @@ struct Sender {
 
 impl Sender {
     fn new(properties: &[&str], path: &str) -> Self {
+        Self::with(properties, path, 1 << 30)
+    }
+
+    fn with(properties: &[&str], path: &str, bytes: u64) -> Self {
         let mut config =
             ConnectionConfig { packet_bytes_max: PACKET as usize, ..ConnectionConfig::default() };
         (config.credit_bytes_initial, config.credit_bytes_max) = (1_000_000, 1_000_000);
@@ -55,7 +60,7 @@ impl Sender {
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
         world.limit_steps(1_000_000);
         world.keep_packets(1);
-        let transfers = Transfers::start(&mut world, &[(1, config)], 1 << 30);
+        let transfers = Transfers::start(&mut world, &[(1, config)], bytes);
         Sender { world, transfers, rows: Vec::new(), repeats: Vec::new() }
     }
 
@@ -277,5 +282,41 @@ fn a_time_out_lets_one_packet_go_whatever_the_profile() {
         sender.run(Duration::from_secs(4));
         assert!(most(&sender) <= Some(2), "{properties:?}: {:?} at once", most(&sender));
         assert!(sender.window() >= 24, "{properties:?}: it has come up again");
+    }
+}
+
+/// A receiver takes 3 ms for a packet, and the window holds the sender back: none leaves that the
+/// window cuts short (RFC 1122 section 4.2.3.4).
+#[test]
+fn what_the_window_cuts_short_waits_in_each_tcp() {
+    for profile in ["tcp-tahoe", "tcp-reno", "tcp-newreno"] {
+        for (window, settings, avoids) in [(4096, "", true), (16_384, "", true), (4096, ",nagle=1", false)] {
+            let settings = if settings.is_empty() { ",nagle=3" } else { settings };
+            let pins = [
+                format!("uts.profile={profile}"),
+                format!("uts.profile.flow=sliding-window(window={window}{settings})"),
+            ];
+            let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
+            let mut sender = Sender::with(&pins, "rate=10mbit delay=100us buffer=200p", 300_000);
+            let costs = Costs {
+                copy_out: Cost::fixed(Duration::from_micros(100)),
+                receive: Cost::fixed(Duration::from_millis(3)),
+                receive_queue: Some(200),
+                ..Costs::default()
+            };
+            sender.world.set_costs(0, costs).expect("valid costs");
+            let end = Time::from_millis(20_000);
+            assert!(sender.transfers.run(&mut sender.world, end), "{:?}", sender.transfers.progress);
+            let packets = sender.world.take_packets(1);
+            let mut bytes: Vec<u64> = (packets.iter())
+                .filter(|(_, row)| row.kind == TraceKind::Sent && row.data.is_some())
+                .map(|(_, row)| row.bytes)
+                .collect();
+            // The last carries what is left.
+            bytes.pop();
+            let small = bytes.iter().filter(|bytes| **bytes < 700).count();
+            println!("{profile} {window}{settings}: {small} of {} are small", bytes.len());
+            assert_eq!(small == 0, avoids, "{profile} {window}{settings}: {small} of {}", bytes.len());
+        }
     }
 }
