@@ -190,8 +190,8 @@ impl Output {
     }
 }
 
-/// Reads from standard input. Waits until there is something, also where another program has made it
-/// non-blocking. 0 is the end.
+/// Reads from standard input. Waits until there is something, also where another program has made
+/// it non-blocking. 0 is the end.
 ///
 /// # Errors
 /// Those of the operating system.
