@@ -210,17 +210,17 @@ async fn pass<W: AsyncWrite + Unpin>(
 /// by itself. An error of one ends both, but what was said before it is carried first: what the
 /// socket still gives goes to the flow, and what has come in the flow goes to the socket. Then the
 /// socket is reset, and so is the flow when its halves are dropped. If this is given up, both
-/// happen at once. `begun` reads what comes from the flow before that; what comes from the socket
-/// does not wait for it. The watches are told of each piece that goes to the flow (where to, how
-/// many bytes, and how long they were waited for), and to the socket.
+/// happen at once. `ahead` was read of the socket already, and goes to the flow first. The watches
+/// are told of each piece that goes to the flow behind it (where to, how many bytes, and how long
+/// they were waited for), and to the socket.
 ///
 /// # Errors
-/// That of `begun`, which says more than one of the flow; else those of both ends.
+/// Those of both ends.
 pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
     socket: TcpStream,
     send: &mut S,
     recv: &mut R,
-    begun: impl AsyncFnOnce(&mut R) -> io::Result<()>,
+    ahead: &[u8],
     on_sent: impl FnMut(&S, usize, Duration),
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
@@ -229,11 +229,11 @@ pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
     let mut held = Resetting { socket, has_ended: false };
     let (mut from, mut to) = held.socket.split();
     let progress = Progress::default();
-    let outward = pass(&mut from, send, on_sent, &progress);
-    let inward = async {
-        begun(recv).await.map_err(Broken::Unread)?;
-        pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress).await
+    let outward = async {
+        send.write_all(ahead).await.map_err(Broken::Unwritten)?;
+        pass(&mut from, send, on_sent, &progress).await
     };
+    let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress);
     let (error, is_alive) = match both(outward, inward, &progress).await {
         Ok(()) => {
             held.has_ended = true;
@@ -318,14 +318,6 @@ const LINGER: Duration = Duration::from_secs(30);
 /// say when it becomes empty.
 const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
-
-/// Nothing comes before what is carried.
-///
-/// # Errors
-/// None.
-pub async fn at_once<R>(_: &mut R) -> io::Result<()> {
-    Ok(())
-}
 
 /// Has a socket reset when it is dropped: who is at its other end must not take half of something
 /// for the whole.
@@ -441,7 +433,7 @@ mod tests {
         let (mut recv, mut send) = tokio::io::split(near);
         let joined = tokio::spawn(async move {
             let (mut sent, mut received) = (0, 0);
-            join(inner, &mut send, &mut recv, at_once, |_, bytes, _| sent += bytes, |bytes| received += bytes)
+            join(inner, &mut send, &mut recv, &[], |_, bytes, _| sent += bytes, |bytes| received += bytes)
                 .await
                 .map(|()| (sent, received))
         });
@@ -470,7 +462,7 @@ mod tests {
         let whole = io::Cursor::new(vec![7; 20 << 20]);
         let mut recv = whole.chain(fails());
         let joined = tokio::spawn(async move {
-            join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await.unwrap_err();
+            join(inner, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await.unwrap_err();
         });
         let mut got = Vec::new();
         let error = outer.read_to_end(&mut got).await.unwrap_err();
@@ -488,7 +480,7 @@ mod tests {
                 let (near, far) = tokio::io::duplex(100_000);
                 let (mut recv, mut send) = tokio::io::split(near);
                 let joined = tokio::spawn(async move {
-                    let ended = join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await;
+                    let ended = join(inner, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await;
                     // The flow would be reset, and not end.
                     drop((send, recv));
                     ended

@@ -3,7 +3,7 @@
 use super::{Permitted, read_request};
 use crate::dial::{self, Budget};
 use crate::shares::Taken;
-use crate::stream::{Kind, REQUEST_MAX, Refused, answer, at_once, join};
+use crate::stream::{Kind, REQUEST_MAX, Refused, answer, join};
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -65,7 +65,7 @@ async fn serve_stream<F: Flows>(
         }
     };
     answer(&mut send, Ok("")).await?;
-    join(service, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await
+    join(service, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await
 }
 
 /// Connects to a service. An error is for the client.

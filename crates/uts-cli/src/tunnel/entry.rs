@@ -3,7 +3,7 @@
 
 use super::addressed::Addressed;
 use super::forward::Protocol;
-use super::live::Live;
+use super::live::{Entered, Live};
 use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller, Wants, associate, datagrams};
@@ -11,17 +11,18 @@ use crate::dial::Budget;
 use crate::shares::{Full, Member};
 use crate::stream::{self, Kind, Refused};
 use std::collections::VecDeque;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use uts::printable::{self, words};
-use uts::{Connection, RecvFlow, SendFlow};
+use uts::{CloseReason, Connection, RecvFlow, SendFlow};
 
 /// How long who has connected waits while there is no connection to the other end, and then for the
 /// answer of the other end.
@@ -175,6 +176,72 @@ impl Arrived {
     }
 }
 
+/// A connection that the other end has made.
+struct Made {
+    entered: Entered,
+    asking: Asking,
+    send: SendFlow,
+    recv: RecvFlow,
+}
+
+/// Why a connection was not made.
+enum Unmade {
+    Refused(Refused),
+    /// Who has connected is gone, or is to go.
+    Gone,
+}
+
+impl From<Refused> for Unmade {
+    fn from(refused: Refused) -> Self {
+        Unmade::Refused(refused)
+    }
+}
+
+/// What a program says before its connection is made, kept until then.
+#[derive(Default)]
+struct Early {
+    bytes: Vec<u8>,
+    /// Of them, how many are in the flow.
+    written_bytes: usize,
+}
+
+/// What is kept of a program at most, in bytes. The rest waits for its connection.
+const EARLY_BYTES_MAX: usize = 64 << 10;
+
+impl Early {
+    /// Reads from the socket, and writes to the flow, until that goes no further. An end of what
+    /// the program says is read again later.
+    async fn pass(&mut self, socket: &mut TcpStream, send: &mut SendFlow, sent: &AtomicU64) -> Unmade {
+        loop {
+            while self.written_bytes < self.bytes.len() {
+                match send.write(self.rest()).await {
+                    Ok(bytes) => self.written_bytes += bytes,
+                    Err(error) => return broken(error).into(),
+                }
+            }
+            sent.store(self.bytes.len() as u64, Relaxed);
+            let room = EARLY_BYTES_MAX.saturating_sub(self.bytes.len()) as u64;
+            match (&mut *socket).take(room).read_buf(&mut self.bytes).await {
+                Ok(0) => return pending().await,
+                Ok(_) => {}
+                Err(_) => return Unmade::Gone,
+            }
+        }
+    }
+
+    /// What is not in the flow yet.
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.written_bytes..).unwrap_or_default()
+    }
+}
+
+/// Whether nothing that was said in a connection since it had received so many packets has been
+/// heard: the peer has lost the connection, and has acknowledged nothing meanwhile.
+fn was_unheard(connection: &Connection, packets_received: u64) -> bool {
+    connection.close_reason() == Some(CloseReason::Reset)
+        && connection.stats().packets_received == packets_received
+}
+
 impl Entry {
     /// Carries a connection to its end. An error is why it was not made.
     async fn carry(
@@ -208,43 +275,78 @@ impl Entry {
                 return Ok(());
             }
         };
-        let opened = self.open(asked, connections).await;
-        let (connection, asking, mut send, mut recv) = match opened {
-            Ok(opened) => opened,
-            Err(refused) => {
+        let names = [self.name.clone(), printable::address(from).to_string(), to];
+        let mut early = Early::default();
+        let made = self.make(&asked, connections, &names, (arrived, &mut early)).await;
+        let (arrived, made) = match made {
+            (arrived, Ok(made)) => (arrived, made),
+            (arrived, Err(Unmade::Refused(refused))) => {
                 arrived.refuse(&refused).await;
                 return Err(refused.to_string());
             }
+            // Who has gone needs to be told nothing.
+            (Arrived::Plain(socket), Err(Unmade::Gone)) => {
+                stream::reset(socket);
+                return Ok(());
+            }
+            (Arrived::Socks(_), Err(Unmade::Gone)) => return Ok(()),
         };
-        let names = [self.name.clone(), printable::address(from).to_string(), to];
-        let enter = || self.live.enter(names, &connection, send.id());
+        let Made { entered, asking, mut send, mut recv } = made;
+        let socket = match arrived {
+            Arrived::Plain(socket) => socket,
+            Arrived::Socks(waiting) => waiting.connected().await?,
+        };
+        // How it ends is told to both its ends by the ends of their sockets.
+        let _ = entered.join(socket, &mut send, &mut recv, early.rest(), &asking).await;
+        Ok(())
+    }
+
+    /// Has the other end make a connection. A server that was restarted knows nothing of the
+    /// connection to it, and says so: what it has not begun to hear is asked of it once more.
+    async fn make(
+        &self,
+        asked: &Asked,
+        connections: Connections,
+        names: &[String; 3],
+        (mut arrived, early): (Arrived, &mut Early),
+    ) -> (Arrived, Result<Made, Unmade>) {
+        let since = Instant::now();
+        loop {
+            let connection = match current(connections.clone()).await {
+                Ok(connection) => connection,
+                Err(why) => return (arrived, Err(Refused::absent(why).into())),
+            };
+            let heard = connection.stats().packets_received;
+            let made = self.make_by(&connection, asked, names, (&mut arrived, early)).await;
+            if made.is_err() && was_unheard(&connection, heard) && since.elapsed() < WAIT_MAX {
+                early.written_bytes = 0;
+                continue;
+            }
+            return (arrived, made);
+        }
+    }
+
+    /// Has the other end make a connection, by a connection to it.
+    async fn make_by(
+        &self,
+        connection: &Connection,
+        asked: &Asked,
+        names: &[String; 3],
+        (arrived, early): (&mut Arrived, &mut Early),
+    ) -> Result<Made, Unmade> {
+        let (asking, mut send, mut recv) = self.open(asked, connection).await?;
+        let entered = self.live.enter(names.clone(), connection, send.id());
         match arrived {
             // It is connected as far as it knows: what it says goes out at once, and is held by the
             // other end until that has connected it.
-            Arrived::Plain(socket) => {
-                let (entered, mut refused) = (enter(), None);
-                let begun = async |recv: &mut RecvFlow| {
-                    let answered = self.answered(recv).await;
-                    answered.map_err(|why| {
-                        refused = Some(why);
-                        io::ErrorKind::ConnectionRefused.into()
-                    })
-                };
-                // How it ends is told to both its ends by the ends of their sockets.
-                let _ = entered.join(socket, &mut send, &mut recv, begun, &asking).await;
-                refused.map_or(Ok(()), |refused| Err(refused.to_string()))
-            }
-            Arrived::Socks(waiting) => {
-                if let Err(refused) = self.answered(&mut recv).await {
-                    waiting.refused(&refused).await;
-                    return Err(refused.to_string());
-                }
-                let socket = waiting.connected().await?;
-                let entered = enter();
-                let _ = entered.join(socket, &mut send, &mut recv, stream::at_once, &asking).await;
-                Ok(())
-            }
+            Arrived::Plain(socket) => tokio::select! {
+                answered = self.answered(&mut recv) => answered?,
+                unmade = early.pass(socket, &mut send, &entered.carried().sent) => return Err(unmade),
+                () = entered.ended() => return Err(Unmade::Gone),
+            },
+            Arrived::Socks(_) => self.answered(&mut recv).await?,
         }
+        Ok(Made { entered, asking, send, recv })
     }
 
     /// A limit is met: who is refused hears it at once, and people once in a while.
@@ -257,12 +359,11 @@ impl Entry {
     /// Opens a flow, and asks the other end to connect it.
     async fn open(
         &self,
-        asked: Asked,
-        connections: Connections,
-    ) -> Result<(Connection, Asking, SendFlow, RecvFlow), Refused> {
-        let connection = current(connections).await.map_err(Refused::absent)?;
-        let asking = self.wants.options(&connection, Protocol::Tcp).map_err(Refused::absent)?;
-        let opening = Opening { asked, properties: self.wants.of_peer() };
+        asked: &Asked,
+        connection: &Connection,
+    ) -> Result<(Asking, SendFlow, RecvFlow), Refused> {
+        let asking = self.wants.options(connection, Protocol::Tcp).map_err(Refused::absent)?;
+        let opening = Opening { asked: asked.clone(), properties: self.wants.of_peer() };
         let opened = timeout(WAIT_MAX, async {
             let flow = connection.open_flow(asking.flow.clone()).await;
             let (mut send, recv) = flow.map_err(|error| Refused::absent(error.to_string()))?.split();
@@ -270,7 +371,7 @@ impl Entry {
             Ok((send, recv))
         });
         let (send, recv) = opened.await.unwrap_or_else(|_| Err(late()))?;
-        Ok((connection, asking, send, recv))
+        Ok((asking, send, recv))
     }
 
     /// Waits for the answer of the other end.
@@ -296,12 +397,13 @@ fn broken(error: io::Error) -> Refused {
     })
 }
 
-/// The connection to the other end, once there is one.
+/// The connection to the other end, once there is one that has not ended.
 ///
 /// # Errors
 /// That there is none, in words.
 pub async fn current(mut connections: Connections) -> Result<Connection, String> {
-    let found = timeout(WAIT_MAX, connections.wait_for(Option::is_some)).await;
+    let is_open = |now: &Option<Connection>| now.as_ref().is_some_and(|c| c.close_reason().is_none());
+    let found = timeout(WAIT_MAX, connections.wait_for(is_open)).await;
     let found = found.ok().and_then(Result::ok).and_then(|connection| connection.clone());
     found.ok_or_else(|| "there is no connection to the other end".to_owned())
 }

@@ -250,7 +250,7 @@ impl Exit {
         };
         stream::answer(send, Ok("")).await?;
         let entered = self.live.enter([way.name, way.from, way.to], &self.connection, send.id());
-        entered.join(socket, send, recv, stream::at_once, &asking).await.map(Ok)
+        entered.join(socket, send, recv, &[], &asking).await.map(Ok)
     }
 
     /// Listens for the peer as long as the flow is open.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -109,7 +110,7 @@ impl Entered {
     }
 
     /// Carries it between its socket and its flow, to its end, as [`stream::join`] does. If no
-    /// priority was asked, that of the flow follows what goes into it.
+    /// priority was asked, that of the flow follows what goes into it. `ahead` is noted already.
     ///
     /// # Errors
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
@@ -118,11 +119,15 @@ impl Entered {
         socket: TcpStream,
         send: &mut SendFlow,
         recv: &mut R,
-        begun: impl AsyncFnOnce(&mut R) -> io::Result<()>,
+        ahead: &[u8],
         asking: &Asking,
     ) -> io::Result<()> {
         let carried = self.carried();
         let mut pace = asking.is_paced.then(Pace::default);
+        if let Some(pace) = &mut pace {
+            // Less than a burst: the priority stays.
+            let _ = pace.on_passed(carried.sent.load(Relaxed) as usize, Duration::ZERO);
+        }
         let on_sent = |send: &SendFlow, bytes, waited| {
             carried.sent.fetch_add(bytes as u64, Relaxed);
             if let Some(priority) = pace.as_mut().and_then(|pace| pace.on_passed(bytes, waited)) {
@@ -134,7 +139,7 @@ impl Entered {
             carried.received.fetch_add(bytes as u64, Relaxed);
         };
         tokio::select! {
-            joined = stream::join(socket, send, recv, begun, on_sent, on_received) => joined,
+            joined = stream::join(socket, send, recv, ahead, on_sent, on_received) => joined,
             () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

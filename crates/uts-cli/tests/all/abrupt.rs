@@ -1,7 +1,7 @@
 //! Ends that are no ends in order: what was said before them arrives, and half is not taken for the
 //! whole.
 
-use crate::common::tunnel::{Tunnel, connect, free_port, serve};
+use crate::common::tunnel::{Tunnel, by_socks, connect, free_port, serve};
 use crate::common::{PATIENCE, Place};
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Read, Write};
@@ -35,20 +35,6 @@ fn tell(mut stream: TcpStream, bytes: usize) -> (usize, std::io::Result<usize>) 
 
 fn to(address: impl std::fmt::Display) -> String {
     format!("0:{address}")
-}
-
-/// Connects by way of SOCKS5.
-fn by_socks(proxy: SocketAddr, to: SocketAddr) -> TcpStream {
-    let mut stream = connect(proxy);
-    stream.write_all(&[5, 1, 0]).expect("written");
-    stream.read_exact(&mut [0; 2]).expect("read");
-    let SocketAddr::V4(to) = to else { panic!("{to}") };
-    let request = [&[5, 1, 0, 1][..], &to.ip().octets(), &to.port().to_be_bytes()].concat();
-    stream.write_all(&request).expect("written");
-    let mut answer = [0; 10];
-    stream.read_exact(&mut answer).expect("read");
-    assert_eq!(answer[1], 0, "{answer:?}");
-    stream
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! `uts tunnel` when an end is killed, says something else than it should, or has too much to do:
 //! what is told is a line, memory is bounded, and others go on.
 
-use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, serve_at};
+use crate::common::tunnel::{Tunnel, ask, by_socks, connect, echo, free_port, key_of, serve, serve_at};
 use crate::common::{PATIENCE, Place, Running};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,6 +67,56 @@ fn a_tunnel_connects_again_after_the_server_was_killed() {
     let said = tunnel.end();
     let count = |part: &str| said.lines().filter(|line| line.contains(part)).count();
     assert_eq!((count("connection lost"), count("connected again")), (2, 2), "{said}");
+}
+
+/// A service that answers each request of a line, and tells of each line and of each connection
+/// that has said none.
+fn by_lines() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let told = told.clone();
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                let _ = std::io::BufReader::new(&stream).read_line(&mut line);
+                let _ = told.send(line.clone());
+                let _ = stream.write_all(format!("heard {line}").as_bytes());
+            });
+        }
+    });
+    (address, heard)
+}
+
+#[test]
+fn the_first_request_after_a_restart_of_the_server_is_answered_and_made_once() {
+    let place = Place::new();
+    let (service, heard) = by_lines();
+    let permits = ["--forward", &service.to_string()];
+    let server = serve(&place, &permits);
+    let tunnel = Tunnel::start(&place, "home", &server, &["-L", &to(service), "-D", "0"]);
+    let (local, socks) = (tunnel.address(0), tunnel.address(1));
+    let address = server.address.clone();
+    let mut server = Some(server);
+    for (n, way) in ["-L", "-D", "-L, ended", "-L, long"].into_iter().enumerate() {
+        server.take().expect("a server").running.kill();
+        server = Some(serve_at(&place, &address, &permits));
+        // More than is held in one packet, and more than is kept.
+        let filler = "x".repeat(if way == "-L, long" { 200_000 } else { 10 * n });
+        let line = format!("{way} {filler}\n");
+        let mut stream = if way == "-D" { by_socks(socks, service) } else { connect(local) };
+        stream.write_all(line.as_bytes()).expect("written");
+        if way == "-L, ended" {
+            stream.shutdown(Shutdown::Write).expect("shut down");
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap_or_else(|error| panic!("{way}: {error}"));
+        assert!(answer == format!("heard {line}"), "{way}: {} bytes", answer.len());
+        assert!(heard.recv_timeout(PATIENCE).expect("a line") == line, "{way}");
+    }
+    tunnel.end();
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

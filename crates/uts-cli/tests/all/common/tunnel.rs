@@ -140,6 +140,20 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Connects by way of SOCKS5.
+pub fn by_socks(proxy: SocketAddr, to: SocketAddr) -> TcpStream {
+    let mut stream = connect(proxy);
+    stream.write_all(&[5, 1, 0]).expect("written");
+    stream.read_exact(&mut [0; 2]).expect("read");
+    let SocketAddr::V4(to) = to else { panic!("{to}") };
+    let request = [&[5, 1, 0, 1][..], &to.ip().octets(), &to.port().to_be_bytes()].concat();
+    stream.write_all(&request).expect("written");
+    let mut answer = [0; 10];
+    stream.read_exact(&mut answer).expect("read");
+    assert_eq!(answer[1], 0, "{answer:?}");
+    stream
+}
+
 /// Sends a text, ends that direction, and reads what comes back.
 pub fn ask(mut stream: TcpStream, text: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(text)?;
