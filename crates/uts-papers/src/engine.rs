@@ -61,8 +61,11 @@ impl Setup<'_> {
             WorldConfig { path, clients: clients.len(), seed: self.seed, ..WorldConfig::default() };
         // Where a round trip takes half a minute, silence says nothing.
         config.server.accept.idle_timeout = Duration::ZERO;
+        // These protocols keep the size of their packets, whatever is lost.
+        config.server.accept.packet_bytes_min = self.packet_bytes;
         let mut transfer = ConnectionConfig {
             packet_bytes_initial: self.packet_bytes,
+            packet_bytes_min: self.packet_bytes,
             idle_timeout: Duration::ZERO,
             ..ConnectionConfig::default()
         };

@@ -130,7 +130,10 @@ fn a_wrong_file_is_told_where_it_is_wrong() {
         ),
         ("[profile]\n\ncongestion = \"renoo\"\n", "did you mean `reno`?"),
         ("[profile]\ncongestion = \"reno(initial=11)\"\n", "reno: initial = 11 is outside 1..=10 packets"),
-        ("[profile]\ncongestion = \"reno(start=1)\"\n", "reno has no parameter `start` (it has: initial, count, burst)"),
+        (
+            "[profile]\ncongestion = \"reno(start=1)\"\n",
+            "reno has no parameter `start` (it has: initial, count, burst)",
+        ),
         (
             "[properties]\nreliabilty = \"require\"\n",
             "own.toml:2: there is no property `reliabilty`; did you mean `reliability`?",

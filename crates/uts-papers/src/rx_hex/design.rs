@@ -118,7 +118,8 @@ mod tests {
     use super::*;
 
     /// The named profiles of the library have the same mechanisms. `rx-hex` doubles time-outs
-    /// beside that, which the paper leaves for later (section 9).
+    /// beside that, which the paper leaves for later (section 9), and asks with the last packet of
+    /// a window as well.
     #[test]
     fn it_is_made_of_what_the_named_profiles_name() {
         let fixed = Design::fixed(FIRST_TIMEOUT).expect("in the library");
@@ -134,8 +135,11 @@ mod tests {
                     .map(|setting| setting.split_once('=').expect("a setting"))
                     .map(|(key, value)| (key, value.parse().expect("a number")))
                     .collect();
-                let doubles = name == "rx-hex" && function == Function::Finding;
-                let settings = if doubles { vec![("back-off", 0)] } else { settings };
+                let settings = match (name, function) {
+                    ("rx-hex", Function::Finding) => vec![("back-off", 0)],
+                    ("rx-hex", Function::Acknowledgement) => [settings, vec![("bursts", 0)]].concat(),
+                    _ => settings,
+                };
                 let is_ours = matches!(
                     function,
                     Function::Timing

@@ -102,7 +102,7 @@ struct View {
 
 const PATH: &str = "rate=10mbit delay=20ms buffer=400p";
 
-const VIEWS: [View; 5] = [
+const VIEWS: [View; 6] = [
     View {
         words: "packets before the first report: slow start, a window, a group, a blast, a rate",
         loss: "loss=0",
@@ -131,6 +131,12 @@ const VIEWS: [View; 5] = [
         words: "how long it takes if all is lost for 12 ms: of several losses in a flight one is found in a round trip, or all",
         loss: "loss=0",
         outage_ms: Some([340, 352]),
+        of: |seen| seen.took,
+    },
+    View {
+        words: "three losses in a window: one a round trip, all at once, or the timer (Fall and Floyd, 1996)",
+        loss: "loss=places:40,42,44",
+        outage_ms: None,
         of: |seen| seen.took,
     },
 ];
