@@ -281,7 +281,11 @@ fn choice(r: &mut ChaCha8Rng, mechanism: &'static uts_functions::Mechanism) -> C
     }
     if mechanism.name == "blast" && params.get(1) <= 2 {
         // All of a unit is repeated until it arrives whole: one of many packets never would.
-        params.0[0] = r.random_range(1..=4);
+        params.0[0] = 1;
+    }
+    if mechanism.name == "poll-status" && params.get(1) == 0 {
+        // Only packets of that number ask: a small window that is lost waits for many time-outs.
+        params.0[0] = params.0[0].min(4);
     }
     choice.params = params;
     choice
