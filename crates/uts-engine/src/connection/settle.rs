@@ -75,6 +75,13 @@ impl Connection {
                 run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
             }
             for token in &run.sent.tokens {
+                if let (Token::Data { flow, range }, Some(outbound)) = (token, &mut self.ways.outbound) {
+                    outbound.see_arrived(
+                        run.last_snapshot().sent_at,
+                        *flow,
+                        &(range.start..end_in_row(range, run.packets())),
+                    );
+                }
                 match (token, &mut data) {
                     // Packets in a row carry data in a row, which is settled at once.
                     (Token::Data { flow, range }, Some((of, whole)))

@@ -279,3 +279,43 @@ fn messages_that_need_no_acknowledgement_go_on_without() {
         assert!(packets < 500 || asked.is_some(), "{delay} ms: {packets} packets");
     }
 }
+
+/// Share in time of what is sent beside a flow that takes what it gets, and is handed over with a
+/// lifetime of `told`; on average of five seeds.
+fn share_beside_others(path: &str, (bytes, every, lifetime): (usize, u64, u64), told: u64) -> f64 {
+    let ms = Duration::from_millis;
+    let mut requirements = Requirements::media(ms(told));
+    requirements.reliability = Preference::Avoid;
+    let source = Source { bytes, every: ms(every), lifetime: ms(lifetime), requirements };
+    let shares = (1..=5).map(|seed| {
+        let mut run = Run::new(&format!("{path} buffer=50kB overhead=28"), source.clone(), seed);
+        run.bulk();
+        run.run(Time::from_millis(25_000));
+        run.shares(Time::from_millis(5_000)).0
+    });
+    shares.sum::<f64>() / 5.0
+}
+
+/// Where others fill the queue, a sender that knows how long messages are of use does no worse than
+/// one that sends them all.
+#[test]
+fn beside_others_a_lifetime_that_is_known_does_no_harm() {
+    let (fast, medium) = ("rate=10mbit delay=10ms", "rate=4mbit delay=20ms");
+    let (varies, slow) = ("rate=10mbit delay=20ms jitter=20ms", "rate=1mbit delay=10ms");
+    for (path, source) in [
+        (fast, (12_000, 40, 50)),
+        (fast, (12_000, 40, 60)),
+        (fast, (3_000, 40, 50)),
+        (fast, (160, 20, 40)),
+        (fast, (160, 20, 50)),
+        (varies, (160, 20, 60)),
+        (medium, (160, 20, 100)),
+        (medium, (3_000, 40, 100)),
+        (slow, (160, 20, 400)),
+    ] {
+        let known = share_beside_others(path, source, source.2);
+        let unknown = share_beside_others(path, source, 20 * source.2);
+        println!("{source:?}, {path}: {known:.3} in time, {unknown:.3} without");
+        assert!(known >= unknown - 0.1, "{source:?}, {path}: {known:.3} in time, {unknown:.3} without");
+    }
+}

@@ -241,10 +241,7 @@ impl Connection {
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
             return Err(WriteError::Unknown);
         };
-        if let (Some(outbound), Some(lifetime)) = (outbound.as_mut(), lifetime) {
-            let bytes = messages.front().map_or(0, |message| message.len());
-            outbound.on_message_with_lifetime(now, lifetime, bytes);
-        }
+        let first_bytes = messages.front().map_or(0, |message| message.len());
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
         let is_plain = judge.is_none()
@@ -290,6 +287,9 @@ impl Connection {
                 send.tag(start);
             }
             bytes += size;
+        }
+        if let (Some(outbound), Some(lifetime)) = (outbound, lifetime.filter(|_| taken > 0)) {
+            outbound.on_message_with_lifetime(now, lifetime, first_bytes, (id.0, send.buffer.written()));
         }
         // What is wrong is said when nothing else is left to say.
         if let Some(refused) = refused.filter(|_| taken == 0) {

@@ -1,19 +1,16 @@
 //! Messages that are worthless after a while: which of them can still arrive in time, and how much
 //! may be on the way so that what is sent does (segmentation.md ).
 
+use super::fates::{Fates, Message};
 use crate::config::PACKET_BYTES_LEAST;
 use crate::connection::{Outbound, Ways};
+use core::ops::Range;
 use core::time::Duration;
 use uts_functions::congestion::RateSample;
 use uts_functions::{Rate, Time};
 
 /// For how long after the last message with a lifetime the way is kept clear for the next one.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-
-/// A queue stands if no packet met a shorter one for two round trips, and for so long (RFC 8289
-/// section 4.2: an interval of 100 ms). Bursts and delays that vary make none.
-const STANDS_ROUNDS: u32 = 2;
-const STANDS_MIN: Duration = Duration::from_millis(100);
 
 /// The rate is measured over so many round trips and so much time at least, and anew after a pause.
 const STRETCH_ROUNDS: u32 = 2;
@@ -31,20 +28,22 @@ const EMPTY_AFTER: Duration = Duration::from_secs(10);
 /// queue on the way. The rest is for the wait for its turn here.
 const QUEUE_PART: u32 = 2;
 
-/// Less is kept on the way once a queue stands that is so many times as long (7/4): messages are
-/// late for it. A queue that others fill, and in which messages are in time, is left alone.
-const LATE_OF: (u32, u32) = (7, 4);
+/// Where less than such a share is in time, it is tried whether less on the way brings more. Where
+/// others fill the queue a trial costs more than it can bring unless nearly all is late.
+const SHARE_MIN: f64 = 0.25;
 
-/// Where less than such a share arrives of what arrived when it began, others have taken the rest.
-const SHARE_KEPT: f64 = 0.7;
+/// Where the share falls to such a part of the best, the path is another than the one that was tried.
+const PART_OF_BEST: f64 = 0.5;
 
-/// A queue that has not become shorter after so many round trips is not this sender's, or not its
-/// alone: to send less does not help.
-const ROUNDS_TO_OBEY: u32 = 6;
-
-/// After that it is tried again, each time after twice as long, up to so long.
+/// After a trial that brought nothing the next one comes so much later, each time twice as much.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-const AGAIN_AFTER_MAX: Duration = Duration::from_secs(160);
+
+/// Where less on the way brings more, it is seen after so long what would be without, each time
+/// after twice as long.
+const LOOK_AFTER: Duration = Duration::from_secs(30);
+
+/// Either becomes no longer than this.
+const AFTER_MAX: Duration = Duration::from_secs(160);
 
 /// Bytes of a packet around a message, about.
 const AROUND_BYTES: usize = 48;
@@ -58,34 +57,19 @@ struct Stretch {
     busy: bool,
 }
 
-/// The shortest queue of a while, and of the while before.
-#[derive(Clone, Copy, Debug, Default)]
-struct Standing {
-    since: Time,
-    samples: u32,
-    shortest: Duration,
-    before: Duration,
-}
-
-impl Standing {
-    fn on_sample(&mut self, now: Time, queue: Duration, interval: Duration) {
-        self.shortest = if self.samples == 0 { queue } else { self.shortest.min(queue) };
-        self.samples += 1;
-        if now.since(self.since) >= interval {
-            self.before = if self.samples > 2 { self.shortest } else { Duration::ZERO };
-            (self.since, self.samples) = (now, 0);
-        }
-    }
+/// What a further measurement makes of the average of the last ones, if there was any.
+fn average(of: Option<f64>, share: f64) -> f64 {
+    of.map_or(share, |of| of + (share - of) / 4.0)
 }
 
 /// Whether less is kept on the way than congestion control allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Keeping {
     /// No, and not before this instant.
     Not(Time),
-    /// Yes, and it is looked again then. The queue has been found to follow, or that is yet to be
-    /// seen.
-    Until { at: Time, follows: bool },
+    /// Yes. The average share that is in time, and the best so far. At `until` it is seen what would
+    /// be without.
+    Yes { share: Option<f64>, best: f64, until: Time },
 }
 
 /// What is known of a path over which messages are to arrive in time.
@@ -102,17 +86,24 @@ pub(crate) struct Timely {
     empty: Option<(Duration, Time)>,
     /// Nothing leaves before the way is empty, so that the round trip without a queue is seen.
     empties: bool,
+    /// The round trip that was the smallest before less was kept on the way.
+    empty_before: Duration,
     /// What the path delivers, as far as it was asked to.
     rate: Rate,
     /// What it is measured from.
     stretch: Stretch,
     /// It was measured while packets waited for each other.
     is_busy: bool,
-    standing: Standing,
+    /// How long the newest packet that was acknowledged was on its way.
+    way: Duration,
+    fates: Fates,
+    /// The average share that was in time while no less was kept on the way.
+    without: Option<f64>,
+    /// The last share with less on the way, if that brought something; else 0.
+    with: f64,
     keeping: Keeping,
     again_after: Duration,
-    /// What the path delivered when that began, or more since.
-    asked: Rate,
+    look_after: Duration,
     /// Something has waited for it, or was given up.
     holds: bool,
     /// Bytes that may be in flight.
@@ -128,13 +119,17 @@ impl Timely {
             packet_bytes: 0,
             empty: None,
             empties: false,
+            empty_before: Duration::ZERO,
             rate: Rate::default(),
             stretch: Stretch::default(),
             is_busy: false,
-            standing: Standing::default(),
+            way: Duration::ZERO,
+            fates: Fates::default(),
+            without: None,
+            with: 0.0,
             keeping: Keeping::Not(Time::ZERO),
             again_after: AGAIN_AFTER,
-            asked: Rate::default(),
+            look_after: LOOK_AFTER,
             holds: false,
             limit_bytes: u64::MAX,
         }
@@ -182,15 +177,22 @@ impl Timely {
         let was_alone = sample.tx_in_flight <= bytes;
         if self.empty.is_none_or(|(empty, _)| rtt <= empty) || (self.empties && was_alone) {
             self.empty = Some((rtt, now));
-            self.empties &= !was_alone;
+            if self.empties && was_alone {
+                // What was handed over before is late, whatever is done.
+                self.empties = false;
+                self.fates.begin(now);
+            }
         }
         let queue = rtt.saturating_sub(self.empty());
-        self.standing.on_sample(now, queue, (self.empty() * STANDS_ROUNDS).max(STANDS_MIN));
+        // The smaller of both: behind the queue of others a packet alone meets a queue as well.
+        let empty = if self.keeps() { self.empty().min(self.empty_before) } else { self.empty() };
+        self.way = rtt.saturating_sub(empty / 2);
         self.measure(now, rtt, queue, bytes);
-        self.keep(now, rtt);
+        self.fates.on_missed(now, rtt);
+        self.keep(now);
         self.limit_bytes = match self.keeping {
             Keeping::Not(_) => u64::MAX,
-            Keeping::Until { .. } => {
+            Keeping::Yes { .. } => {
                 self.rate.bytes_in(self.empty() + self.allowed()).max(2 * self.packet_bytes)
             }
         };
@@ -206,7 +208,7 @@ impl Timely {
         }
         self.stretch.bytes += bytes;
         self.stretch.busy &= queue > self.own() / 2;
-        if took >= (rtt * STRETCH_ROUNDS).max(STRETCH_MIN) {
+        if took >= (self.empty() * STRETCH_ROUNDS).max(STRETCH_MIN) {
             let rate = Rate::from_delivery(self.stretch.bytes, took);
             self.is_busy = self.stretch.busy;
             // A stretch in which packets were lost, or were too few, gives less.
@@ -216,42 +218,65 @@ impl Timely {
         }
     }
 
-    /// Begins to keep less on the way where a queue stands, and ends that where it is of no use.
-    fn keep(&mut self, now: Time, rtt: Duration) {
+    /// Begins to keep less on the way where nearly all messages are late, and ends that where it
+    /// brings nothing.
+    fn keep(&mut self, now: Time) {
+        if now >= self.until {
+            self.keep_no_more(now, Duration::ZERO);
+            return;
+        }
         // segmentation.md.
-        let standing = self.standing.before;
+        let Some(share) = (!self.empties).then(|| self.fates.take_share()).flatten() else { return };
         match self.keeping {
-            Keeping::Not(until) => {
-                // What waits longer is late, whatever is done.
-                let is_late = standing.saturating_mul(LATE_OF.1) > self.allowed().saturating_mul(LATE_OF.0);
-                if is_late && self.is_busy && now >= until && now < self.until {
-                    self.keeping = Keeping::Until { at: now + rtt * ROUNDS_TO_OBEY, follows: false };
-                    self.empties = true;
-                    self.asked = self.rate;
-                }
-            }
-            Keeping::Until { .. } if now >= self.until => {
-                (self.keeping, self.empties) = (Keeping::Not(now), false);
-            }
-            Keeping::Until { at, .. } if now < at => {}
-            Keeping::Until { follows, .. } => {
-                let own = self.asked.time_for(self.packet_bytes);
-                let is_shrinking = self.rate < self.asked.mul_f64(SHARE_KEPT);
-                if is_shrinking || standing > (self.allowed() * 5 / 4).max(own * 3 / 2) {
-                    self.keeping = Keeping::Not(now + self.again_after);
-                    self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);
-                    self.empties = false;
-                } else if follows && !self.holds {
-                    (self.keeping, self.empties) = (Keeping::Not(now), false);
+            Keeping::Not(until) => self.keep_if_late(now, until, share),
+            Keeping::Yes { share: last, best, until } => {
+                let with = average(last, share);
+                if self.without.is_some_and(|without| with <= without) {
+                    self.give_up_keeping(now);
+                } else if now >= until {
+                    (self.with, self.without) = (with, None);
+                    self.keep_no_more(now, Duration::ZERO);
+                    self.look_after = (self.look_after * 2).min(AFTER_MAX);
+                } else if !self.holds || with < best * PART_OF_BEST {
+                    self.keep_no_more(now, Duration::ZERO);
                 } else {
-                    self.keeping = Keeping::Until { at: now + rtt * ROUNDS_TO_OBEY, follows: true };
+                    self.keeping = Keeping::Yes { share: Some(with), best: best.max(with), until };
                     self.holds = false;
-                    self.asked = self.asked.max(self.rate);
                     self.again_after = AGAIN_AFTER;
                     self.empties |= self.empty.is_some_and(|(_, at)| now.since(at) > EMPTY_AFTER);
                 }
             }
         }
+    }
+
+    /// Begins to keep less on the way if this share is too small, but not before `until`.
+    fn keep_if_late(&mut self, now: Time, until: Time, share: f64) {
+        let without = average(self.without, share);
+        self.without = Some(without);
+        if without < self.with.max(SHARE_MIN) && self.is_busy && now >= until {
+            self.keeping = Keeping::Yes { share: None, best: 0.0, until: now + self.look_after };
+            (self.empties, self.holds) = (true, false);
+            self.empty_before = self.empty();
+        } else if now >= until + LOOK_AFTER {
+            (self.look_after, self.with) = (LOOK_AFTER, 0.0);
+        }
+    }
+
+    /// Less on the way has brought nothing.
+    fn give_up_keeping(&mut self, now: Time) {
+        // What was seen behind the queue of others is not the way without a queue.
+        self.empty = self.empty.map(|(rtt, at)| (rtt.min(self.empty_before), at));
+        self.keep_no_more(now, self.again_after);
+        self.again_after = (self.again_after * 2).min(AFTER_MAX);
+        self.with = 0.0;
+    }
+
+    /// Keeps as much on the way as congestion control allows, for so long at the least.
+    fn keep_no_more(&mut self, now: Time, at_least: Duration) {
+        if self.keeps() || self.empties {
+            self.fates.begin(now);
+        }
+        (self.keeping, self.empties) = (Keeping::Not(now + at_least), false);
     }
 
     fn keeps(&self) -> bool {
@@ -286,9 +311,26 @@ impl Timely {
 }
 
 impl Outbound {
-    /// A message of so many bytes is handed over that is worthless after `lifetime`.
-    pub fn on_message_with_lifetime(&mut self, now: Time, lifetime: Duration, bytes: usize) {
-        self.timely.get_or_insert_with(|| Box::new(Timely::new(lifetime))).on_message(now, lifetime, bytes);
+    /// Messages of so many bytes were written that are worthless after `lifetime`, up to a position
+    /// of their flow.
+    pub fn on_message_with_lifetime(
+        &mut self,
+        now: Time,
+        lifetime: Duration,
+        bytes: usize,
+        (flow, written): (u32, u64),
+    ) {
+        let timely = self.timely.get_or_insert_with(|| Box::new(Timely::new(lifetime)));
+        timely.on_message(now, lifetime, bytes);
+        timely.fates.follow(Message { flow, end: written - 1, handed_at: now, expires: now + lifetime });
+    }
+
+    /// What left then is acknowledged, positions of a flow.
+    #[inline]
+    pub fn see_arrived(&mut self, sent_at: Time, flow: u32, range: &Range<u64>) {
+        if let Some(timely) = &mut self.timely {
+            timely.fates.on_arrived(sent_at + timely.way, flow, range);
+        }
     }
 
     /// Packets were acknowledged, of so many bytes in all.
