@@ -151,6 +151,10 @@ pub struct ServeArgs {
     /// Most connections at once of one client's key, with --authorized-keys
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
+    /// Do not confine the server to its files and to the system calls that it needs (Landlock,
+    /// seccomp)
+    #[arg(long)]
+    pub unconfined: bool,
     /// Key of this server, made at first use [default: the user's key, see uts keygen]
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     pub key: Option<PathBuf>,

@@ -4,6 +4,7 @@
 mod args;
 mod cmd;
 mod config;
+mod confine;
 mod dial;
 mod dictionary;
 mod given;
@@ -57,12 +58,17 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(command: &Command) -> Result<(), Failure> {
+    // What a thread may not do, those that it begins may not either: now there is one.
+    let confined = match command {
+        Command::Serve(serve) => cmd::serve::confine_to(serve)?,
+        _ => cmd::serve::Confined::default(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let transport = udp::Udp;
     let result = runtime.block_on(async {
         match command {
-            Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
+            Command::Serve(serve) => cmd::serve::run(&transport, serve, confined).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,

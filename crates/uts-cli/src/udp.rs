@@ -161,7 +161,7 @@ fn key_file(file: Option<&Path>) -> Result<PathBuf, String> {
     file.map_or_else(|| Identity::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
 }
 
-fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
+pub(crate) fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
     let file = key_file(file)?;
     let (identity, new) = Identity::load_or_create(&file).map_err(|e| e.to_string())?;
     Ok((file, identity, new))

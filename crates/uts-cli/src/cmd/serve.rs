@@ -1,6 +1,7 @@
 //! `uts serve`.
 
 mod inventory;
+mod limits;
 mod listen;
 
 use super::meter::Meter;
@@ -14,6 +15,8 @@ use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
+pub use crate::confine::Confined;
+pub use limits::confine_to;
 use listen::Wrong;
 use sd_notify::NotifyState;
 use std::future::Future;
@@ -36,9 +39,13 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn run<T: Transport>(transport: &T, args: &ServeArgs) -> Result<(), Failure> {
+pub async fn run<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    confined: Confined,
+) -> Result<(), Failure> {
     let ui = ui::choose(args.json, args.quiet, false);
-    let result = serve(transport, args, ui.clone(), interrupted()).await;
+    let result = serve(transport, args, ui.clone(), confined, interrupted()).await;
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
         ui.failed(line);
     }
@@ -50,6 +57,7 @@ pub(crate) async fn serve<T: Transport>(
     transport: &T,
     args: &ServeArgs,
     ui: Arc<dyn Ui>,
+    confined: Confined,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     if args.writable && !args.anyone && args.authorized_keys.is_none() {
@@ -80,7 +88,7 @@ pub(crate) async fn serve<T: Transport>(
         address: listener.local_addr().to_string(),
         fingerprint: listener.fingerprint(),
         subject: args.dir.as_ref().map_or_else(String::new, |dir| dir.display().to_string()),
-        served: Some(served(args, listener.local_addr(), &found)?),
+        served: Some(served(args, listener.local_addr(), &found, confined)?),
     });
     tell_manager(&NotifyState::Ready);
     if let Some(warning) = found.warning() {
@@ -246,7 +254,12 @@ async fn look(args: &ServeArgs) -> Result<Inventory, Failure> {
 }
 
 /// What is given whom, as is said at first.
-fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Result<Served, Failure> {
+fn served(
+    args: &ServeArgs,
+    listening_at: SocketAddr,
+    found: &Inventory,
+    confined: Confined,
+) -> Result<Served, Failure> {
     let clients = match &args.authorized_keys {
         Some(file) => {
             let keys = uts::AuthorizedKeys::load(file).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -266,6 +279,7 @@ fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Resu
         files: found.files,
         has_more: found.has_more,
         leaves_hidden: found.leaves_hidden,
+        confined: confined.words(),
     })
 }
 

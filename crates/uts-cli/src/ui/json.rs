@@ -72,6 +72,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("files_served".into(), json!(served.files));
             object.insert("more_files".into(), json!(served.has_more));
             object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
+            object.insert("confined".into(), json!(served.confined));
             if served.has_perf {
                 object.insert("perf".into(), json!(true));
             }

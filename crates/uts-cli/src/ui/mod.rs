@@ -52,6 +52,8 @@ pub struct Served {
     pub has_more: bool,
     /// There are hidden files, which are not served.
     pub leaves_hidden: bool,
+    /// What this process is confined in, in words; empty = nothing.
+    pub confined: &'static str,
 }
 
 impl Served {

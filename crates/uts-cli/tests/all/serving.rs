@@ -138,3 +138,36 @@ fn a_server_warns_of_keys_among_what_it_serves() {
     let text = said(&["--quiet"]);
     assert!(text.contains("served: backup/id_rsa\n"), "{text}");
 }
+
+/// Each thread of a server is confined, whatever it serves, unless it is asked not to be.
+#[test]
+fn a_server_is_confined() {
+    let place = Place::new();
+    place.write("srv/a", b"content");
+    let threads = |process: u32| -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("threads");
+        tasks
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .map(|status| status.lines().filter(|line| line.starts_with("Seccomp:")).collect())
+            .collect()
+    };
+    for (options, mode) in [
+        (&["--dir", "srv"][..], "2"),
+        (&["--dir", "srv", "--writable", "--anyone", "--perf"], "2"),
+        (&["--pipe", "ssh=22", "--anyone"], "2"),
+        (&["--dir", "srv", "--unconfined"], "0"),
+    ] {
+        let mut server =
+            place.start(&[&["serve", "--json", "--listen", "127.0.0.1:0"][..], options].concat());
+        let start = server.event("start");
+        if cfg!(target_os = "linux") {
+            let confined = start["confined"].as_str().expect("words");
+            assert_eq!(confined.contains("system calls"), mode == "2", "{start}");
+            let threads = threads(server.id());
+            assert!(threads.len() > 1, "{threads:?}");
+            assert!(threads.iter().all(|seccomp| seccomp.ends_with(mode)), "{options:?}: {threads:?}");
+        }
+        server.signal(Signal::TERM);
+        server.wait().ok();
+    }
+}
