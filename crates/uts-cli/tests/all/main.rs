@@ -14,6 +14,7 @@ mod documents;
 mod hosts;
 mod installing;
 mod measuring;
+mod moving;
 mod outputs;
 mod peers;
 mod pipes;
