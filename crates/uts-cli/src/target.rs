@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uts::files::ServerPath;
+use uts_end::output::{self, Output};
 
 /// The port of a server unless another is given.
 pub const PORT: u16 = 4433;
@@ -80,7 +80,7 @@ impl Outside {
     /// What the operating system says.
     pub fn open_to_read(&self) -> io::Result<File> {
         match self {
-            Outside::Standard => Ok(io::stdin().as_fd().try_clone_to_owned()?.into()),
+            Outside::Standard => Ok(output::input_handle()?.into()),
             Outside::Special(path) => File::open(path),
         }
     }
@@ -91,7 +91,7 @@ impl Outside {
     /// What the operating system says.
     pub fn open_to_write(&self) -> io::Result<File> {
         match self {
-            Outside::Standard => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Outside::Standard => Ok(Output::Out.handle()?.into()),
             Outside::Special(path) => File::options().write(true).open(path),
         }
     }

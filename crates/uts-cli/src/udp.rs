@@ -10,7 +10,6 @@ use crate::target::Host;
 use crate::tunnel;
 use crate::ui::lines;
 use link::UdpLink;
-use std::io::BufRead;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -20,6 +19,7 @@ use uts::{
     ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
     Trust, TrustError,
 };
+use uts_end::output;
 
 /// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -258,9 +258,7 @@ fn keep(host: &Host, pin: &str, file: Option<&Path>) -> Result<(), String> {
 fn ask(host: &NewHostKey) -> bool {
     lines::tell(format_args!("{} was never met before. Its key is {}", host.host, host.fingerprint));
     let question = format!("Is that the right one? It will be kept in {} (yes/no)", host.file.display());
-    let mut answer = String::new();
-    let heard = lines::ask(question).and_then(|()| std::io::stdin().lock().read_line(&mut answer));
-    heard.is_ok() && matches!(answer.trim(), "yes" | "y")
+    output::ask(question).is_ok_and(|answer| matches!(answer.as_str(), "yes" | "y"))
 }
 
 /// A server's socket.

@@ -51,6 +51,7 @@ mod authorized_keys;
 pub mod blocking;
 mod clock;
 mod connection;
+pub mod descriptor;
 mod driver;
 mod endpoint;
 pub mod files;

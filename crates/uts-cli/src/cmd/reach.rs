@@ -6,9 +6,9 @@ use crate::config::Config;
 use crate::link::{ConnectOptions, ServerTrust, Transport};
 use crate::target::Host;
 use std::future::Future;
-use std::io::IsTerminal;
 use std::time::Duration;
 use uts::files::FileError;
+use uts_end::output;
 
 /// The server that is named as `host`, `host:port` or `uts://host[:port]`.
 ///
@@ -71,7 +71,7 @@ impl ReachArgs {
             service: "",
             silence_max: Duration::ZERO,
             flows_max: None,
-            interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            interactive: may_ask && output::can_ask(),
             accept_new: reach.accept_new,
             qlog: reach.log.dir(),
             key: reach.key,

@@ -8,7 +8,6 @@ pub mod progress;
 pub mod summary;
 
 use crate::link::{ExchangeStep, Telemetry};
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
@@ -155,6 +154,8 @@ pub trait Ui: Send + Sync + 'static {
     fn failed(&self, _line: &str) {}
     /// A copy ended.
     fn done(&self, done: &Done);
+    /// A copy ended because nobody reads what it writes any more, which is no news to anybody.
+    fn unread(&self) {}
     /// How often [`Ui::sample`] is wanted; `None` = never.
     fn period(&self) -> Option<Duration>;
 }
@@ -166,7 +167,7 @@ pub fn choose(json: bool, quiet: bool, takes_output: bool) -> Arc<dyn Ui> {
         Arc::new(json::Json::new(Output::Out))
     } else if quiet {
         Arc::new(plain::Plain::new(Output::Err, results, true))
-    } else if std::io::stderr().is_terminal() {
+    } else if Output::Err.is_terminal() {
         Arc::new(progress::Terminal::new(results))
     } else {
         Arc::new(plain::Plain::new(Output::Err, results, false))

@@ -8,6 +8,7 @@
 )]
 
 mod abrupt;
+mod bypasses;
 mod common;
 mod daily;
 mod documents;

@@ -140,7 +140,8 @@ fn a_measurement_goes_on_in_another_network() {
     let place = Place::new();
     let far = Far::new();
     let server = far.serve(&place, &SLOW);
-    let args = ["perf", "--json", "--pin", &server.fingerprint, SLOW[0], SLOW[1], "-n", "8MB", &server.address];
+    let args =
+        ["perf", "--json", "--pin", &server.fingerprint, SLOW[0], SLOW[1], "-n", "8MB", &server.address];
     let out = far.moves_under(place.start(&args));
     let result = out.iter().find(|line| line.contains(r#""event":"result""#)).expect("a result");
     let result: serde_json::Value = serde_json::from_str(result).expect("JSON");
