@@ -85,6 +85,21 @@ pub enum Command {
     Router(uts_lab::program::RouterArguments),
 }
 
+impl Command {
+    /// Whether it says nothing when a signal ends it: whoever has ended it knows. Callers end what
+    /// is quiet on purpose, and ssh ends each ProxyCommand so.
+    pub fn ends_silently(&self) -> bool {
+        match self {
+            Command::Serve(serve) => serve.quiet,
+            Command::Cp(cp) => cp.quiet,
+            Command::Tunnel(tunnel) => tunnel.quiet,
+            Command::Perf(perf) => perf.quiet,
+            Command::Pipe(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Options of `uts serve`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "Examples:

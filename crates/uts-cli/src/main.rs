@@ -48,7 +48,8 @@ fn main() -> ExitCode {
     match carry_out(&command) {
         Ok(()) => output::status(0),
         Err(failure) => {
-            if let Some(line) = failure.line() {
+            let is_known = matches!(failure, Failure::Interrupted(_)) && command.ends_silently();
+            if let Some(line) = failure.line().filter(|_| !is_known) {
                 lines::fail(line);
             }
             output::status(failure.status())

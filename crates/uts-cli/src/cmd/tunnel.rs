@@ -64,7 +64,7 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
             if let Some(link) = link {
                 link.close(0, "done").await;
             }
-            Err(if args.quiet { Failure::interrupted_quietly() } else { Failure::interrupted() })
+            Err(Failure::interrupted())
         }
     }
 }
