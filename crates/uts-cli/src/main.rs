@@ -25,14 +25,15 @@ use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
-use uts_end::output;
+use uts_end::{output, signals};
 use uts_lab::program::{self, Called};
 
-/// How long the end of the program waits for what still writes to a disk.
+/// Time that the end of the program waits for what still writes to a disk.
 const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     output::name("uts");
+    signals::meet_file_limits_as_errors();
     let args = match output::parse_advising::<Args>(habits::advice) {
         Ok(args) => args,
         Err(status) => return status,

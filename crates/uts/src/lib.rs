@@ -68,6 +68,7 @@ mod tls;
 mod trace;
 mod trust;
 mod x25519_by_aws_lc;
+pub mod zone;
 
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
 pub use connection::{Connection, Events, PropertyError};

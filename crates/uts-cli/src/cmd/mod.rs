@@ -44,7 +44,7 @@ impl Failure {
         Failure::Interrupted("interrupted".into())
     }
 
-    /// What is still to be told.
+    /// The line that is still to be told.
     pub fn line(&self) -> Option<&str> {
         match self {
             Failure::Usage(line) | Failure::Failed(line) | Failure::Interrupted(line) => Some(line),
@@ -63,7 +63,7 @@ impl Failure {
     }
 }
 
-/// What is asked of the transport.
+/// Properties asked of the transport.
 ///
 /// # Errors
 /// [`Failure::Usage`] for properties that do not exist, or not with such values. Contradictions

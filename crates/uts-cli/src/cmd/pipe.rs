@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use uts::files::Flows;
 use uts_end::output::{self, Output};
 
-/// What is read from standard input at once.
+/// Bytes that are read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Chunks that wait for the connection.
@@ -95,8 +95,8 @@ async fn carry<F: Flows>(
     answer.map_err(|refused| End::Refused(refused.to_string()))?;
     // Not before: what is typed is for a service that is there.
     let mut input = input.await;
-    // It takes the flow's half along: that of an input that has failed is reset behind what was read
-    // before, so that nobody takes half of something for the whole.
+    // It takes the flow's half along. That of an input that has failed is reset behind what was
+    // read before, so that nobody takes half of something for the whole.
     let outward = async move {
         while let Some(chunk) = input.recv().await {
             send.write_all(&chunk.map_err(End::Input)?).await.map_err(End::Broken)?;
@@ -137,7 +137,7 @@ async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
     }
 }
 
-/// What comes from standard input. It is read by a thread that nobody waits for: a read that waits
+/// Chunks of standard input. It is read by a thread that nobody waits for: a read that waits
 /// cannot be taken back.
 async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);

@@ -1,4 +1,4 @@
-//! How a client reaches a server: what `cp` and `ls` share.
+//! Ways of a client to a server: what `cp` and `ls` share.
 
 use super::Failure;
 use crate::args::ReachArgs;
@@ -45,9 +45,9 @@ pub async fn connect<T: Transport>(
 }
 
 impl ReachArgs {
-    /// How to connect to a server, by these options and by those of the file of settings. The host
-    /// is put right. `asked` of the transport follows the properties of that file, and counts more.
-    /// If `may_ask` and there is a terminal, the user is asked about an unknown server.
+    /// Options to connect to a server, by these options and by those of the file of settings. The
+    /// host is put right. `asked` of the transport follows the properties of that file, and counts
+    /// more. If `may_ask` and there is a terminal, the user is asked about an unknown server.
     ///
     /// # Errors
     /// [`Failure::Usage`]: also what is wrong in the file.

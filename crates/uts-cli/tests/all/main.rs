@@ -10,6 +10,7 @@
 mod abrupt;
 mod bypasses;
 mod common;
+mod conditions;
 mod daily;
 mod documents;
 mod hosts;

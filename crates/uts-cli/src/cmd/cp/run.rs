@@ -18,7 +18,7 @@ use uts::files::{
 };
 use uts_units::show;
 
-/// What is told where the same command would go on.
+/// The advice where the same command would go on.
 const AGAIN: &str = "run the same command again to continue";
 
 /// For how long a connection that was lost is tried for again, unless something else is asked.
@@ -42,7 +42,7 @@ pub(super) struct Run<'a, T: Transport> {
 }
 
 impl<'a, T: Transport> Run<'a, T> {
-    /// What the arguments ask.
+    /// The copy that the arguments ask for.
     pub(super) fn new(
         transport: &'a T,
         args: &'a CpArgs,
