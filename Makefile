@@ -53,9 +53,10 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-check: setup ## Check formatting, lints, widths of lines, links and other workspaces, and run the tests inside the crates: before each commit
+check: setup ## Check formatting, lints, texts, links and other workspaces, and run the tests inside the crates: before each commit
 	cargo fmt --all --check
 	@scripts/wide-lines
+	@scripts/first-words
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@$(MAKE) --no-print-directory doc outside
 	@scripts/cargo-test --workspace --lib --bins

@@ -1,4 +1,4 @@
-//! What the program is told on its command line.
+//! The command line of the program.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
@@ -83,6 +83,21 @@ pub enum Command {
     /// What testbeds call this program for
     #[command(hide = true)]
     Router(uts_lab::program::RouterArguments),
+}
+
+impl Command {
+    /// True if it says nothing when a signal ends it: whoever has ended it knows. Callers end what
+    /// is quiet on purpose, and ssh ends each ProxyCommand so.
+    pub fn ends_silently(&self) -> bool {
+        match self {
+            Command::Serve(serve) => serve.quiet,
+            Command::Cp(cp) => cp.quiet,
+            Command::Tunnel(tunnel) => tunnel.quiet,
+            Command::Perf(perf) => perf.quiet,
+            Command::Pipe(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Options of `uts serve`.
@@ -215,7 +230,7 @@ pub struct CpArgs {
     /// Change nothing; print what would be copied
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Limit the rate in either direction, as 5Mbit/s or 600kB/s
+    /// Limit the rate in either direction, as 5Mbit/s or 600kB/s; 0 is no limit
     #[arg(long, value_name = "RATE", value_parser = crate::given::limit)]
     pub bwlimit: Option<String>,
     /// Keep trying for this long, from the first try or a loss on; 0 gives up at once [default:
@@ -242,7 +257,7 @@ pub struct CpArgs {
     pub trace: Option<PathBuf>,
 }
 
-/// What is written about connections, in `serve` and all that connect.
+/// Logs of connections, in `serve` and all that connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct LogArgs {
     /// Write what each connection does as qlog to a file in DIR [default: the environment variable
@@ -259,7 +274,7 @@ impl LogArgs {
     }
 }
 
-/// How a server is known, in `cp` and `ls`.
+/// Ways to know a server, in `cp` and `ls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct ReachArgs {
     /// File of settings for servers [default: config.toml in the user's configuration]
@@ -420,7 +435,7 @@ impl WantedArgs {
     }
 }
 
-/// What a named profile sets, or the file of one: a path, or a name that ends in `.toml`.
+/// Settings of a named profile, or of the file of one: a path, or a name that ends in `.toml`.
 ///
 /// # Errors
 /// A line that says what is wrong with it, and where.
@@ -579,6 +594,40 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    /// An option means the same in each command that has it, and one that is called as a property
+    /// is that property.
+    #[test]
+    fn an_option_has_one_meaning() {
+        let command = Args::command();
+        let mut known = std::collections::BTreeMap::new();
+        let plain = |name: &str| name.replace(|c: char| !c.is_ascii_alphabetic(), "").to_ascii_lowercase();
+        // Those of the laboratory are of another program as well, which has its own tests.
+        for command in
+            command.get_subcommands().filter(|command| !["lab", "router"].contains(&command.get_name()))
+        {
+            let groups = command.get_subcommands().chain([command]);
+            for argument in groups.flat_map(clap::Command::get_arguments) {
+                let Some(long) = argument.get_long().filter(|long| !["help", "version"].contains(long))
+                else {
+                    continue;
+                };
+                let values: Vec<String> =
+                    argument.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
+                let takes = argument.get_action().takes_values();
+                let met = known.entry(long.to_owned()).or_insert_with(|| (takes, values.clone()));
+                assert_eq!(*met, (takes, values), "--{long} of {}", command.get_name());
+                for property in uts_engine::requirements::PROPERTIES {
+                    let bare = property.name.trim_start_matches("uts.");
+                    let short = ["conn", "msg", "max", "min"].iter().find_map(|head| bare.strip_prefix(head));
+                    let is_called_so =
+                        plain(long) == plain(bare) || short.is_some_and(|s| plain(long) == plain(s));
+                    assert!(!is_called_so, "--{long} of {} and {}", command.get_name(), property.name);
+                }
+            }
+        }
+        assert!(known.len() > 50, "{} options", known.len());
     }
 
     #[test]

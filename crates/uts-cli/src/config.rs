@@ -61,9 +61,9 @@ struct HostSettings {
 pub struct Tunnel {
     /// The server.
     pub host: Option<String>,
-    /// What is forwarded to the server's side, as `-L` says it.
+    /// Forwards to the server's side, as `-L` says it.
     pub local: Vec<String>,
-    /// What is forwarded from the server's side, as `-R` says it.
+    /// Forwards from the server's side, as `-R` says it.
     pub remote: Vec<String>,
     /// Where a proxy listens, as `-D` says it.
     pub dynamic: Vec<String>,
@@ -105,8 +105,8 @@ impl Config {
         if reader.wrong.is_empty() { Ok(config) } else { Err(reader.wrong.join("\n")) }
     }
 
-    /// What holds for a server, under what the command line says: `reach`. The host is put right.
-    /// Gives the properties that are asked before those of the command line.
+    /// Settings that hold for a server, under those of the command line: `reach`. The host is put
+    /// right. Gives the properties that are asked before those of the command line.
     pub fn settle(&self, host: &mut Host, reach: &mut ReachArgs) -> Vec<(String, String)> {
         let given = host.name.clone();
         let says_trust = |reach: &ReachArgs| {
@@ -138,7 +138,7 @@ impl Config {
     }
 }
 
-/// Whether a name matches a pattern, in any case.
+/// True if a name matches a pattern, in any case.
 fn matches(pattern: &str, name: &str) -> bool {
     let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let (pattern, name) = (lower(pattern), lower(name));
@@ -370,8 +370,7 @@ impl Reader<'_> {
 
 /// The path that a text stands for.
 fn path_of(text: &str) -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    match (text.strip_prefix("~/"), home) {
+    match (text.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(text),
     }
@@ -379,7 +378,7 @@ fn path_of(text: &str) -> PathBuf {
 
 /// An address of IPv6 as hosts have it.
 fn bracketed(name: &str) -> String {
-    if name.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{name}]") } else { name.to_owned() }
+    if uts::zone::is_ipv6(name) { format!("[{name}]") } else { name.to_owned() }
 }
 
 #[cfg(test)]
@@ -388,6 +387,22 @@ mod tests {
 
     fn read(text: &str) -> Config {
         Config::read("c", text).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// A key says what the option of that name says.
+    #[test]
+    fn keys_are_called_as_options() {
+        let command = <crate::args::Args as clap::CommandFactory>::command();
+        let has = |of: &str, key: &str| {
+            let command = command.find_subcommand(of).expect("a command");
+            let option = key.replace('_', "-");
+            command.get_arguments().any(|argument| argument.get_long() == Some(option.as_str()))
+        };
+        let others: Vec<&str> = HOST_KEYS.into_iter().filter(|key| !has("cp", key)).collect();
+        // Where it is; the table of --property; the contrary of --no-adapt.
+        assert_eq!(others, ["address", "port", "properties", "adapt"]);
+        let others: Vec<&str> = TUNNEL_KEYS.into_iter().filter(|key| !has("tunnel", key)).collect();
+        assert_eq!(others, ["host"]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What a user gives in words beside names: a path, and how long something may take.
+//! Values that a user gives in words beside names: a path, and how long something may take.
 
 use std::time::Duration;
 use uts_units::AmountError;
 
-/// What the user says of a path; `None` = unknown.
+/// Facts of a path that the user gives; `None` = unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathGiven {
     /// Round trip.
@@ -107,8 +107,11 @@ pub fn bitrate(text: &str) -> Result<String, String> {
 /// # Errors
 /// What is wrong, in one line.
 pub fn limit(text: &str) -> Result<String, String> {
-    const WANTED: &str = "a rate with its unit, as 5Mbit/s or 600kB/s";
+    const WANTED: &str = "a rate with its unit, as 5Mbit/s or 600kB/s, or 0 for no limit";
     let text = text.trim();
+    if text == "0" {
+        return Ok("unlimited".to_owned());
+    }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("`{text}` is not {WANTED}"));
     }
@@ -174,7 +177,10 @@ mod tests {
             assert!(why.contains(text) && why.contains("bit/s"), "{why}");
         }
         assert_eq!(limit("5M").unwrap_err(), "`5M` can be read as 5 Mbit/s and as 5 MB/s; write which");
-        assert_eq!(limit("5000").unwrap_err(), "`5000` is not a rate with its unit, as 5Mbit/s or 600kB/s");
+        assert_eq!(
+            limit("5000").unwrap_err(),
+            "`5000` is not a rate with its unit, as 5Mbit/s or 600kB/s, or 0 for no limit"
+        );
         assert_eq!((bytes("100"), bytes("1kB")), (Ok(100), Ok(1000)));
         assert!(bytes("10M").unwrap_err().contains("10 MB"));
         assert!(measured("0").is_err() && measured("2h").is_err() && measured("3600").is_ok());

@@ -26,14 +26,15 @@ use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
-use uts_end::output;
+use uts_end::{output, signals};
 use uts_lab::program::{self, Called};
 
-/// How long the end of the program waits for what still writes to a disk.
+/// Time that the end of the program waits for what still writes to a disk.
 const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     output::name("uts");
+    signals::meet_file_limits_as_errors();
     let args = match output::parse_advising::<Args>(habits::advice) {
         Ok(args) => args,
         Err(status) => return status,
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
     match carry_out(&command) {
         Ok(()) => output::status(0),
         Err(failure) => {
-            if let Some(line) = failure.line() {
+            let is_known = matches!(failure, Failure::Interrupted(_)) && command.ends_silently();
+            if let Some(line) = failure.line().filter(|_| !is_known) {
                 lines::fail(line);
             }
             output::status(failure.status())

@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uts::files::ServerPath;
+use uts::zone;
+use uts_end::output::{self, Output};
 
 /// The port of a server unless another is given.
 pub const PORT: u16 = 4433;
@@ -20,7 +21,7 @@ pub struct Host {
     pub name: String,
     /// UDP port.
     pub port: u16,
-    /// Whether the port was named, and is not only the usual one.
+    /// True if the port was named, and is not only the usual one.
     pub is_port_given: bool,
 }
 
@@ -51,7 +52,7 @@ pub enum Target {
     Remote(Host, ServerPath),
 }
 
-/// What is copied from or to as it comes: it has neither length nor place.
+/// A source or destination of what is copied as it comes: it has neither length nor place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// Standard input or output, written `-`.
@@ -61,7 +62,7 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// What a path on this machine stands for, if it is no file or directory.
+    /// The one that a path on this machine stands for, if it is no file or directory.
     fn of(path: &Path) -> Option<Outside> {
         if path.as_os_str() == "-" {
             return Some(Outside::Standard);
@@ -80,7 +81,7 @@ impl Outside {
     /// What the operating system says.
     pub fn open_to_read(&self) -> io::Result<File> {
         match self {
-            Outside::Standard => Ok(io::stdin().as_fd().try_clone_to_owned()?.into()),
+            Outside::Standard => Ok(output::input_handle()?.into()),
             Outside::Special(path) => File::open(path),
         }
     }
@@ -91,7 +92,7 @@ impl Outside {
     /// What the operating system says.
     pub fn open_to_write(&self) -> io::Result<File> {
         match self {
-            Outside::Standard => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Outside::Standard => Ok(Output::Out.handle()?.into()),
             Outside::Special(path) => File::options().write(true).open(path),
         }
     }
@@ -105,7 +106,7 @@ impl Outside {
     }
 }
 
-/// What to copy.
+/// A copy to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// To the server.
@@ -126,7 +127,7 @@ pub enum Job {
         /// Here.
         destination: PathBuf,
     },
-    /// What comes, to the server.
+    /// A stream, to the server.
     PutStream {
         /// The server.
         host: Host,
@@ -227,17 +228,17 @@ impl Job {
         }
     }
 
-    /// Whether it can be done again from where it stopped.
+    /// True if it can be done again from where it stopped.
     pub fn can_go_on(&self) -> bool {
         matches!(self, Job::Put { .. } | Job::Get { .. })
     }
 
-    /// Whether standard output is for the file that is copied.
+    /// True if standard output is for the file that is copied.
     pub fn takes_output(&self) -> bool {
         matches!(self, Job::GetStream { .. })
     }
 
-    /// What it does, in words.
+    /// Its work, in words.
     pub fn describe(&self) -> String {
         let count = |n| if n == 1 { "1 source".to_owned() } else { format!("{n} sources") };
         match self {
@@ -251,7 +252,7 @@ impl Job {
 
 const NOWHERE: &str = "no side is at a server; write one as uts://host/path";
 
-/// What `host:path` and `user@host:path` of scp are here, unless there is such a file.
+/// The URL that `host:path` and `user@host:path` of scp are here, unless there is such a file.
 fn as_scp_has_it(path: &OsStr) -> Option<String> {
     let text = path.to_str()?;
     let (host, beneath) = text.split_once(':')?;
@@ -301,7 +302,7 @@ impl Host {
     pub fn parse(text: &str) -> Result<Host, String> {
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let (name, after) = rest.split_once(']').ok_or("a `]` is missing after the address")?;
-            if name.parse::<std::net::Ipv6Addr>().is_err() {
+            if !zone::is_ipv6(&zone::of_url(name)) {
                 return Err(format!("`{name}` is not an IPv6 address"));
             }
             let port = match after {
@@ -337,7 +338,8 @@ impl Host {
                 _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
             },
         };
-        Ok(Host { name: name.to_owned(), port, is_port_given })
+        let name = if text.starts_with('[') { zone::of_url(name) } else { name.to_owned() };
+        Ok(Host { name, port, is_port_given })
     }
 }
 
@@ -382,6 +384,8 @@ mod tests {
             ("uts://h", host("h", PORT), ""),
             ("uts://h:5000/a/b/", host("h", 5000), "a/b/"),
             ("uts://[::1]:7/x", host("::1", 7), "x"),
+            ("uts://[fe80::1%eth0]:7/x", host("fe80::1%eth0", 7), "x"),
+            ("uts://[fe80::1%25eth0]/", host("fe80::1%eth0", PORT), ""),
             ("uts://192.0.2.1//a%20b%zz", host("192.0.2.1", PORT), "a b%zz"),
         ] {
             assert_eq!(Target::parse(OsStr::new(text)), Ok(Target::Remote(expected, at(path))), "{text}");

@@ -10,7 +10,6 @@ use crate::target::Host;
 use crate::tunnel;
 use crate::ui::lines;
 use link::UdpLink;
-use std::io::BufRead;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -20,6 +19,7 @@ use uts::{
     ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
     Trust, TrustError,
 };
+use uts_end::output;
 
 /// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -116,7 +116,7 @@ impl Transport for Udp {
     }
 }
 
-/// How a client connects.
+/// Options of a client that connects.
 fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     let identity = match &options.key {
         Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
@@ -140,7 +140,7 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     Ok(wanted)
 }
 
-/// Whether the user wants the secrets of TLS, which is told on standard error: whoever reads the
+/// True if the user wants the secrets of TLS, which is told on standard error: whoever reads the
 /// file can read the connections.
 fn key_log() -> Result<bool, String> {
     static TOLD: Once = Once::new();
@@ -167,7 +167,7 @@ pub(crate) fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool),
     Ok((file, identity, new))
 }
 
-/// What went wrong, and what the user can do about it.
+/// The error, and what the user can do about it.
 fn not_connected(host: &Host, error: uts::ConnectError) -> String {
     match error {
         // The others name the server, or the address, that they are about.
@@ -185,7 +185,7 @@ fn not_connected(host: &Host, error: uts::ConnectError) -> String {
     }
 }
 
-/// Whether a server was waited for that has not said a word.
+/// True if a server was waited for that has not said a word.
 fn has_gone_unanswered(error: &uts::ConnectError) -> bool {
     match error {
         uts::ConnectError::NoAnswer { .. } => true,
@@ -194,7 +194,7 @@ fn has_gone_unanswered(error: &uts::ConnectError) -> bool {
     }
 }
 
-/// What copies of files ask unless told otherwise, and then what is asked.
+/// Requirements of copies of files unless told otherwise, and then what is asked.
 fn requirements(properties: &[(String, String)]) -> Result<Requirements, String> {
     let mut requirements = Requirements::bulk();
     for (name, value) in properties {
@@ -258,9 +258,7 @@ fn keep(host: &Host, pin: &str, file: Option<&Path>) -> Result<(), String> {
 fn ask(host: &NewHostKey) -> bool {
     lines::tell(format_args!("{} was never met before. Its key is {}", host.host, host.fingerprint));
     let question = format!("Is that the right one? It will be kept in {} (yes/no)", host.file.display());
-    let mut answer = String::new();
-    let heard = lines::ask(question).and_then(|()| std::io::stdin().lock().read_line(&mut answer));
-    heard.is_ok() && matches!(answer.trim(), "yes" | "y")
+    output::ask(question).is_ok_and(|answer| matches!(answer.as_str(), "yes" | "y"))
 }
 
 /// A server's socket.

@@ -2,10 +2,10 @@
 
 use super::event::Told;
 use super::plan::Plan;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
-use std::io::IsTerminal;
-use uts_end::output::print_line;
+use uts_end::output::{Output, print_line};
+use uts_end::terminal;
 use uts_record::demo::{Exchange, FileFacts};
 
 /// Without a terminal there is no bar; then a line this often, in seconds.
@@ -25,8 +25,9 @@ pub(super) struct Display {
 
 impl Display {
     pub(super) fn new(file_bytes: u64) -> Self {
-        let has_bar = std::io::stderr().is_terminal();
-        let bar = if has_bar { ProgressBar::new(file_bytes) } else { ProgressBar::hidden() };
+        let has_bar = Output::Err.is_terminal();
+        let drawn = if has_bar { terminal::drawn() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(file_bytes), drawn);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes:>10}/{total_bytes}  {wide_msg}") {
             bar.set_style(style.progress_chars("━╸─"));
         }

@@ -27,6 +27,7 @@ pub mod output;
 mod run;
 pub mod signals;
 pub mod spec;
+pub mod terminal;
 pub mod transport;
 
 pub use run::{Arguments, PARENT_VARIABLE, main, run};

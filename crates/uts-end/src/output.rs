@@ -1,4 +1,5 @@
-//! The output of a program, and what happens if nobody reads it any more or nothing takes it.
+//! The output of a program, and what happens if nobody reads it any more or nothing takes it. All
+//! that a program writes to its standard streams goes through here, and so does what it reads.
 //!
 //! Lost output makes no program panic. It is noted, and if all else went well, the exit status says
 //! so ([`status`]). The status is 141 if the reader is gone, as a shell shows it for a program that
@@ -9,13 +10,13 @@
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use core::fmt::Display;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, write};
 use rustix::stdio::{stderr, stdin, stdout};
-use std::io::{self, IsTerminal, Read, Write};
+use rustix::termios::{isatty, tcgetwinsize};
+use std::io::{self, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use uts::printable;
+use uts::{descriptor, printable};
 
 pub use uts::printable::{unnumbered, words};
 
@@ -114,6 +115,43 @@ pub fn fail(line: impl Display) {
 }
 
 impl Output {
+    fn descriptor(self) -> BorrowedFd<'static> {
+        match self {
+            Output::Out => stdout(),
+            Output::Err => stderr(),
+        }
+    }
+
+    /// Another handle of it, to hand it over to a program or to a copy.
+    ///
+    /// # Errors
+    /// Those of the operating system: it may be closed.
+    pub fn handle(self) -> io::Result<OwnedFd> {
+        self.descriptor().try_clone_to_owned()
+    }
+
+    /// Whether people see it at once.
+    pub fn is_terminal(self) -> bool {
+        isatty(self.descriptor())
+    }
+
+    /// Columns and lines of the terminal that it is, as it is now. `None` if it is none, or does
+    /// not say.
+    pub fn size(self) -> Option<(u16, u16)> {
+        let size = tcgetwinsize(self.descriptor()).ok()?;
+        (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+    }
+
+    /// Whether the user wants colours there: a terminal that has them, unless the environment says
+    /// otherwise (`NO_COLOR`, `CLICOLOR`).
+    fn has_colour(self) -> bool {
+        let choice = match self {
+            Output::Out => anstream::AutoStream::choice(&io::stdout()),
+            Output::Err => anstream::AutoStream::choice(&io::stderr()),
+        };
+        choice != anstream::ColorChoice::Never
+    }
+
     fn state(self) -> MutexGuard<'static, State> {
         let [out, err] = &STATES;
         let state = if self == Output::Out { out } else { err };
@@ -132,9 +170,9 @@ impl Output {
         }
         let start = if state.is_torn { "\n" } else { "" };
         let text = format!("{start}{text}\n");
-        let (written, failed) = self.write_bytes(text.as_bytes());
-        state.is_torn = failed.is_some() && (state.is_torn || written > 0);
-        self.noted(state, failed)
+        let (written, ended) = descriptor::write_all(self.descriptor(), text.as_bytes());
+        state.is_torn = ended.is_err() && (state.is_torn || written > 0);
+        self.noted(state, ended)
     }
 
     /// Writes all of these bytes, as they are. Waits while the output takes no more, also where
@@ -147,46 +185,21 @@ impl Output {
         if state.lost == Some(Lost::Reader) {
             return Err(Lost::Reader);
         }
-        let (_, failed) = self.write_bytes(bytes);
-        self.noted(state, failed)
+        let (_, ended) = descriptor::write_all(self.descriptor(), bytes);
+        self.noted(state, ended)
     }
 
     /// Notes what was lost, if anything was, and tells it the first time.
-    fn noted(self, mut state: MutexGuard<'static, State>, failed: Option<Errno>) -> Result<(), Lost> {
-        let Some(error) = failed else { return Ok(()) };
-        let lost = if error == Errno::PIPE { Lost::Reader } else { Lost::Full };
+    fn noted(self, mut state: MutexGuard<'static, State>, ended: io::Result<()>) -> Result<(), Lost> {
+        let Err(error) = ended else { return Ok(()) };
+        let lost = if error.kind() == io::ErrorKind::BrokenPipe { Lost::Reader } else { Lost::Full };
         let is_first = state.lost.is_none();
         state.lost.get_or_insert(lost);
         drop(state);
         if self == Output::Out && is_first && lost == Lost::Full {
-            fail(format_args!("cannot write to standard output: {}", words(&error.into())));
+            fail(format_args!("cannot write to standard output: {}", words(&error)));
         }
         Err(lost)
-    }
-
-    /// Writes until all is written or nothing more can be. Returns how many bytes, and why no more.
-    /// Bypasses the buffers of the standard library: they keep what could not be written, and do
-    /// not say how much that is.
-    fn write_bytes(self, bytes: &[u8]) -> (usize, Option<Errno>) {
-        let fd = if self == Output::Out { stdout() } else { stderr() };
-        let mut written = 0;
-        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            match write(fd, rest) {
-                Ok(0) => return (written, Some(Errno::IO)),
-                Ok(n) => written += n,
-                Err(Errno::INTR) => {}
-                // Another process that shares the other end may have made it non-blocking.
-                Err(Errno::AGAIN) => {
-                    if let Err(error) = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)
-                        && error != Errno::INTR
-                    {
-                        return (written, Some(error));
-                    }
-                }
-                Err(error) => return (written, Some(error)),
-            }
-        }
-        (written, None)
     }
 }
 
@@ -196,18 +209,39 @@ impl Output {
 /// # Errors
 /// Those of the operating system.
 pub fn read_input(buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match io::stdin().lock().read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            read => return read,
-        }
+    descriptor::read(stdin(), buffer)
+}
+
+/// Another handle of standard input, to hand it over to a program or to a copy.
+///
+/// # Errors
+/// Those of the operating system: it may be closed.
+pub fn input_handle() -> io::Result<OwnedFd> {
+    stdin().try_clone_to_owned()
+}
+
+/// Whether somebody is there to answer a question: standard input and standard error are a
+/// terminal.
+pub fn can_ask() -> bool {
+    isatty(stdin()) && Output::Err.is_terminal()
+}
+
+/// The longest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 1_000;
+
+/// Asks a question on standard error, and reads the line that is typed behind it. Nothing is read
+/// of what was typed behind that line.
+///
+/// # Errors
+/// Those of the operating system; [`Lost`] if it cannot be asked.
+pub fn ask(question: impl Display) -> io::Result<String> {
+    let question = printable::line(&unnumbered(&question.to_string()), LINE_CHARS_MAX);
+    Output::Err.bytes(format!("{question} ").as_bytes()).map_err(io::Error::other)?;
+    let (mut answer, mut byte) = (Vec::new(), [0]);
+    while answer.len() < ANSWER_BYTES_MAX && read_input(&mut byte)? > 0 && byte != *b"\n" {
+        answer.extend_from_slice(&byte);
     }
+    Ok(String::from_utf8_lossy(&answer).trim().to_owned())
 }
 
 /// For code that writes to any writer: one line at a time, with its end. Lost output is an error
@@ -252,14 +286,8 @@ pub fn parse_advising<P: Parser>(advice: Advice) -> Result<P, ExitCode> {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                let is_terminal = match output {
-                    Output::Out => io::stdout().is_terminal(),
-                    Output::Err => io::stderr().is_terminal(),
-                };
-                // A terminal may have it in colour.
-                if !is_terminal || error.print().is_err() {
-                    let _ = output.line(text.to_string().trim_end());
-                }
+                let text = if output.has_colour() { text.ansi().to_string() } else { text.to_string() };
+                let _ = output.line(text.trim_end());
             }
             _ => {
                 let unknown = match error.get(ContextKind::InvalidArg) {

@@ -2,6 +2,7 @@
 //! at once.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::io;
@@ -17,6 +18,13 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// A signal within this time of the first means the same request: timeout(1), and shells whose
 /// terminal goes away, signal both a process and its group.
 const SAME_WISH: Duration = Duration::from_millis(300);
+
+/// Has a limit of the size of files (`ulimit -f`) met as an error of the write, and not by a signal
+/// that ends the process (SIGXFSZ): what somebody sends is not to end a server for all others.
+pub fn meet_file_limits_as_errors() {
+    // Where it cannot be caught the system does what it does by itself.
+    let _ = flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
+}
 
 /// Calls `end` at the first signal. A later one ends the process at once, with [`INTERRUPTED`],
 /// whatever it is doing. A signal that was ignored when the process began stays ignored (nohup(1)).

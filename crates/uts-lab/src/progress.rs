@@ -7,11 +7,11 @@ pub use milestones::Milestones;
 
 use crate::experiment::case::Case;
 use crate::experiment::outcome::RunFile;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use uts_end::output::tell_line;
+use uts_end::output::{Output, tell_line};
+use uts_end::terminal;
 use uts_record::run::RunStatus;
 
 /// What an experiment shows of itself.
@@ -39,7 +39,7 @@ pub struct Running(Option<ProgressBar>);
 impl Progress {
     /// For this many runs, of which some are done already. `is_quiet` shows only what went wrong.
     pub fn new(total: usize, done: usize, is_quiet: bool) -> Self {
-        let is_shown = !is_quiet && std::io::stderr().is_terminal();
+        let is_shown = !is_quiet && Output::Err.is_terminal();
         let bars = is_shown.then(|| Bars::new(total, done));
         Progress { bars, milestones: Milestones::new("runs"), total, done: AtomicUsize::new(done), is_quiet }
     }
@@ -97,7 +97,7 @@ impl Progress {
 
 impl Bars {
     fn new(total: usize, done: usize) -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+        let all = MultiProgress::with_draw_target(terminal::drawn());
         let total_bar = all.add(ProgressBar::new(total as u64));
         // indicatif's own templates are checked by a test below.
         if let Ok(style) = ProgressStyle::with_template(TOTAL) {

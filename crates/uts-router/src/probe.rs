@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+use uts_end::output::Output;
 
 /// How long a probe waits for others.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -158,8 +159,7 @@ fn json(value: &impl Serialize) -> io::Result<String> {
 
 /// Writes a line at once, so that a reader at the other end of a pipe sees it.
 fn say(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush())
+    Output::Out.line(line).map_err(io::Error::other)
 }
 
 /// The content at a position of a transfer: a block that repeats, of a length that no segment

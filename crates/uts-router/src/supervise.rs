@@ -55,7 +55,7 @@ pub enum Stage {
 /// failed. To be called by the subcommand `router supervise`, before the process has a second
 /// thread.
 pub fn supervise(stage: Stage) -> bool {
-    let stream = match rustix::stdio::stdin().try_clone_to_owned() {
+    let stream = match output::input_handle() {
         Ok(fd) => UnixStream::from(fd),
         Err(e) => {
             output::fail(format_args!("router supervise: standard input must be a testbed's stream: {e}"));

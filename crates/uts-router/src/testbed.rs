@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use uts_end::output;
 use uts_path::{Change, Target};
 
 /// How long a supervisor may take to end after its stream has; then it is killed.
@@ -363,10 +364,10 @@ impl HostCommand {
     pub fn spawn(self) -> Result<RemoteChild, RouterError> {
         let descriptors = |e| RouterError::system("give a program its input and output", e);
         let (stdin, their_stdin) = input(self.stdin).map_err(descriptors)?;
-        let own_stdout = || rustix::stdio::stdout().try_clone_to_owned();
-        let own_stderr = || rustix::stdio::stderr().try_clone_to_owned();
-        let (stdout, their_stdout) = output(self.stdout, own_stdout).map_err(descriptors)?;
-        let (stderr, their_stderr) = output(self.stderr, own_stderr).map_err(descriptors)?;
+        let (stdout, their_stdout) =
+            output(self.stdout, || output::Output::Out.handle()).map_err(descriptors)?;
+        let (stderr, their_stderr) =
+            output(self.stderr, || output::Output::Err.handle()).map_err(descriptors)?;
         let child = self.control.0.next.fetch_add(1, Ordering::Relaxed);
         let (ended, exit) = channel();
         lock(&self.control.0.waiting).children.insert(child, ended);
@@ -410,7 +411,7 @@ fn read_all(pipe: Option<PipeReader>) -> io::Result<Vec<u8>> {
 fn input(io: Io) -> io::Result<(Option<PipeWriter>, OwnedFd)> {
     Ok(match io {
         Io::Null => (None, null(false)?),
-        Io::Inherit => (None, rustix::stdio::stdin().try_clone_to_owned()?),
+        Io::Inherit => (None, output::input_handle()?),
         Io::File(file) => (None, file.into()),
         Io::Pipe => {
             let (reader, writer) = io::pipe()?;

@@ -8,6 +8,7 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::race::in_turns;
 use crate::trust::{Trust, TrustError};
+use crate::zone;
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -280,12 +281,12 @@ pub(crate) async fn connect_from(
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
     let (host, port) = split(target)?;
-    let name = ServerName::try_from(options.server_name.clone().unwrap_or_else(|| host.to_owned())).map_err(
-        |_| ConnectError::Address {
-            target: target.to_owned(),
-            why: format!("`{host}` is neither a name nor an IP address"),
-        },
-    )?;
+    // A zone means nothing to the peer.
+    let name = options.server_name.clone().unwrap_or_else(|| zone::split(host).0.to_owned());
+    let name = ServerName::try_from(name).map_err(|_| ConnectError::Address {
+        target: target.to_owned(),
+        why: format!("`{host}` is neither a name nor an IP address"),
+    })?;
     let addrs = resolve(carrier, host, port, from).await?;
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier };

@@ -25,7 +25,7 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// There is no place for a key file.
-    #[error("no place for the key file: neither XDG_CONFIG_HOME nor HOME is set")]
+    #[error("no place for the key file: neither XDG_CONFIG_HOME nor HOME is set, and the user has no home")]
     NoHome,
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
@@ -200,12 +200,17 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// The user's home: that of the environment, or else of the system's list of users, as where cron
+/// or a service manager has begun the program.
+fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
 /// The user's folder for keys and known hosts.
 pub(crate) fn config_dir() -> Option<PathBuf> {
     let from = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = from("XDG_CONFIG_HOME")
-        .filter(|p| p.is_absolute())
-        .or_else(|| Some(from("HOME")?.join(".config")))?;
+    let base =
+        from("XDG_CONFIG_HOME").filter(|p| p.is_absolute()).or_else(|| Some(home()?.join(".config")))?;
     Some(base.join("uts"))
 }
 

@@ -30,7 +30,9 @@ pub struct KnownHost {
 #[derive(Debug, thiserror::Error)]
 pub enum KnownHostsError {
     /// There is no place for the file.
-    #[error("no place for the known hosts: neither XDG_CONFIG_HOME nor HOME is set")]
+    #[error(
+        "no place for the known hosts: neither XDG_CONFIG_HOME nor HOME is set, and the user has no home"
+    )]
     NoHome,
     /// It cannot be read.
     #[error("cannot read the known hosts in {path}: {source}")]

@@ -51,6 +51,7 @@ mod authorized_keys;
 pub mod blocking;
 mod clock;
 mod connection;
+pub mod descriptor;
 mod driver;
 mod endpoint;
 pub mod files;
@@ -67,6 +68,7 @@ mod tls;
 mod trace;
 mod trust;
 mod x25519_by_aws_lc;
+pub mod zone;
 
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
 pub use connection::{Connection, Events, PropertyError};

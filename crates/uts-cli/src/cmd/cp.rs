@@ -11,7 +11,7 @@ use run::Run;
 use std::future::Future;
 use std::sync::Arc;
 
-/// What is told when the user interrupts.
+/// The line that is told when the user interrupts.
 pub const INTERRUPTED: &str = "interrupted; run the same command again to continue";
 
 /// Runs `uts cp`.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use uts::files::path::show;
-use uts::files::{Fault, FileOutcome, Progress};
+use uts::files::{Fault, FaultKind, FileOutcome, Progress};
 
 /// Progress of one connection.
 pub struct Meter<L> {
@@ -160,7 +160,9 @@ impl<L: Link> Progress for Meter<L> {
         }
         let name = show(name);
         self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
-        if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
+        if let (FileOutcome::Failed(error), None) = (outcome, &self.peer)
+            && error.fault().is_none_or(|fault| fault.kind != FaultKind::Unread)
+        {
             self.ui.error(&error.to_string());
         }
     }

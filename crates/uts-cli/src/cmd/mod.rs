@@ -21,7 +21,7 @@ pub mod tunnel;
 
 use crate::args::WantedArgs;
 use tokio::sync::oneshot;
-use uts_end::signals;
+use uts_end::{output, signals};
 
 /// Why a command did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Failure {
     Told,
     /// The user interrupted it.
     Interrupted(String),
+    /// Nobody reads what it writes any more.
+    Unread,
 }
 
 impl Failure {
@@ -42,17 +44,11 @@ impl Failure {
         Failure::Interrupted("interrupted".into())
     }
 
-    /// Whoever ended it knows that it has: the exit status is enough.
-    fn interrupted_quietly() -> Self {
-        Failure::Interrupted(String::new())
-    }
-
-    /// What is still to be told.
+    /// The line that is still to be told.
     pub fn line(&self) -> Option<&str> {
         match self {
-            Failure::Usage(line) | Failure::Failed(line) => Some(line),
-            Failure::Interrupted(line) => Some(line.as_str()).filter(|line| !line.is_empty()),
-            Failure::Told => None,
+            Failure::Usage(line) | Failure::Failed(line) | Failure::Interrupted(line) => Some(line),
+            Failure::Told | Failure::Unread => None,
         }
     }
 
@@ -62,11 +58,12 @@ impl Failure {
             Failure::Failed(_) | Failure::Told => 1,
             Failure::Usage(_) => 2,
             Failure::Interrupted(_) => signals::INTERRUPTED,
+            Failure::Unread => output::READER_GONE,
         }
     }
 }
 
-/// What is asked of the transport.
+/// Properties asked of the transport.
 ///
 /// # Errors
 /// [`Failure::Usage`] for properties that do not exist, or not with such values. Contradictions

@@ -18,14 +18,14 @@ use tokio::time::timeout;
 use told::{Begun, Ended, Told};
 use uts::{Connection, FlowOptions, Requirements};
 use uts_end::Role;
+use uts_end::transport::universal::UniversalSettings;
 use uts_traffic::clock::Clock;
 use uts_traffic::workload::Workload;
-use uts_units::show;
 
-/// How long a bulk workload lasts unless told otherwise: as with iperf3.
+/// Time that a bulk workload lasts unless told otherwise: as with iperf3.
 const TIME: Duration = Duration::from_secs(10);
 
-/// How long the server may take to say what it has seen, and to answer otherwise.
+/// Time that the server may take to say what it has seen, and to answer otherwise.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Runs `uts perf`.
@@ -58,7 +58,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PerfArgs) -> Result<(), Fai
     ended
 }
 
-/// What is to be measured.
+/// The measurement that is asked for.
 fn request(args: &PerfArgs) -> Request {
     let duration = args.time.unwrap_or(TIME);
     let mut flows = args.parallel;
@@ -79,20 +79,12 @@ fn request(args: &PerfArgs) -> Request {
     Request { version: perf::VERSION, workload, flows, way, seed: 1 }
 }
 
-/// Properties that make what copies ask what an application with such a workload would ask.
+/// Properties that make what copies ask what an application with such a workload would ask, in
+/// experiments as well.
 fn natural(workload: &Workload) -> Vec<(String, String)> {
-    let all: &[(&str, String)] = match workload {
-        Workload::Messages { deadline, .. } => &[
-            ("reliability", "no-preference".into()),
-            ("preserveOrder", "no-preference".into()),
-            ("preserveMsgBoundaries", "require".into()),
-            ("connCapacityProfile", "low-latency-non-interactive".into()),
-            ("msgLifetime", show::time(*deadline)),
-        ],
-        Workload::Requests { .. } => &[("connCapacityProfile", "low-latency-interactive".into())],
-        _ => &[],
-    };
-    all.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    let asked = UniversalSettings::default().requirements(workload);
+    // Properties are checked where they are given: here there are none.
+    asked.map(|requirements| requirements.settings()).unwrap_or_default()
 }
 
 struct Client<'a, L> {
@@ -101,7 +93,7 @@ struct Client<'a, L> {
     connection: Arc<Connection>,
     request: Request,
     told: &'a Told,
-    /// How often figures are told; zero = never.
+    /// Time between figures; zero = never told.
     every: Duration,
 }
 
@@ -227,12 +219,17 @@ mod tests {
     }
 
     #[test]
-    fn messages_ask_for_what_their_flows_at_a_server_ask_for() {
-        let workload = request(&args("--messages --deadline 80ms")).workload;
-        let mut requirements = Requirements::bulk();
-        for (name, value) in natural(&workload) {
-            requirements.set(&name, &value).unwrap();
+    fn a_workload_asks_for_what_it_does_in_experiments_and_at_a_server() {
+        for (line, expected) in [
+            ("--messages --deadline 80ms", Requirements::timely(Duration::from_millis(80))),
+            ("--requests 7", Requirements::interactive()),
+            ("-t 3", Requirements::bulk()),
+        ] {
+            let mut requirements = Requirements::bulk();
+            for (name, value) in natural(&request(&args(line)).workload) {
+                requirements.set(&name, &value).unwrap();
+            }
+            assert_eq!(requirements, expected, "{line}");
         }
-        assert_eq!(requirements, perf::end::timely(Duration::from_millis(80)));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use uts::files::Flows;
 use uts_end::output::{self, Output};
 
-/// What is read from standard input at once.
+/// Bytes that are read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Chunks that wait for the connection.
@@ -45,8 +45,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     telling.abort();
     let ended = match carried {
         Ok(()) => Ok(()),
-        // Mostly by its caller, as ssh ends its ProxyCommand.
-        Err(End::Interrupted) => Err(Failure::interrupted_quietly()),
+        Err(End::Interrupted) => Err(Failure::interrupted()),
         Err(End::Input(error)) => {
             Err(Failure::Failed(format!("cannot read standard input: {}", output::words(&error))))
         }
@@ -96,7 +95,9 @@ async fn carry<F: Flows>(
     answer.map_err(|refused| End::Refused(refused.to_string()))?;
     // Not before: what is typed is for a service that is there.
     let mut input = input.await;
-    let outward = async {
+    // It takes the flow's half along. That of an input that has failed is reset behind what was
+    // read before, so that nobody takes half of something for the whole.
+    let outward = async move {
         while let Some(chunk) = input.recv().await {
             send.write_all(&chunk.map_err(End::Input)?).await.map_err(End::Broken)?;
         }
@@ -109,10 +110,11 @@ async fn carry<F: Flows>(
         ended = &mut outward => match ended {
             // The service may have more to say.
             Ok(()) => inward.await,
-            // The service would wait for what does not come.
-            Err(End::Input(error)) => Err(End::Input(error)),
-            // It may have said why.
-            Err(error) => inward.await.and(Err(error)),
+            // It may say why. Behind an input that has failed, it ends once it has what was read.
+            Err(error) => match (error, inward.await) {
+                (End::Input(error), _) => Err(End::Input(error)),
+                (error, ended) => ended.and(Err(error)),
+            },
         },
     }
 }
@@ -135,7 +137,7 @@ async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
     }
 }
 
-/// What comes from standard input. It is read by a thread that nobody waits for: a read that waits
+/// Chunks of standard input. It is read by a thread that nobody waits for: a read that waits
 /// cannot be taken back.
 async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);

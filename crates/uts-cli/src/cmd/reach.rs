@@ -1,4 +1,4 @@
-//! How a client reaches a server: what `cp` and `ls` share.
+//! Ways of a client to a server: what `cp` and `ls` share.
 
 use super::Failure;
 use crate::args::ReachArgs;
@@ -6,9 +6,9 @@ use crate::config::Config;
 use crate::link::{ConnectOptions, ServerTrust, Transport};
 use crate::target::Host;
 use std::future::Future;
-use std::io::IsTerminal;
 use std::time::Duration;
 use uts::files::FileError;
+use uts_end::output;
 
 /// The server that is named as `host`, `host:port` or `uts://host[:port]`.
 ///
@@ -45,9 +45,9 @@ pub async fn connect<T: Transport>(
 }
 
 impl ReachArgs {
-    /// How to connect to a server, by these options and by those of the file of settings. The host
-    /// is put right. `asked` of the transport follows the properties of that file, and counts more.
-    /// If `may_ask` and there is a terminal, the user is asked about an unknown server.
+    /// Options to connect to a server, by these options and by those of the file of settings. The
+    /// host is put right. `asked` of the transport follows the properties of that file, and counts
+    /// more. If `may_ask` and there is a terminal, the user is asked about an unknown server.
     ///
     /// # Errors
     /// [`Failure::Usage`]: also what is wrong in the file.
@@ -71,7 +71,7 @@ impl ReachArgs {
             service: "",
             silence_max: Duration::ZERO,
             flows_max: None,
-            interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            interactive: may_ask && output::can_ask(),
             accept_new: reach.accept_new,
             qlog: reach.log.dir(),
             key: reach.key,

@@ -31,7 +31,7 @@ use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
 /// it may be held by the connection that was lost, until the server knows that.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long the server may take to listen.
+/// Time that the server may take to listen.
 const LISTEN_MAX: Duration = Duration::from_secs(30);
 
 /// Runs `uts tunnel` until it is interrupted, or the server wants no more of it.
@@ -64,7 +64,7 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
             if let Some(link) = link {
                 link.close(0, "done").await;
             }
-            Err(if args.quiet { Failure::interrupted_quietly() } else { Failure::interrupted() })
+            Err(Failure::interrupted())
         }
     }
 }
@@ -97,13 +97,13 @@ struct Run<'a, T: Transport> {
     options: ConnectOptions,
     board: Arc<Board>,
     now: watch::Sender<Option<Connection>>,
-    /// What is asked of the forwards of the server, in their order.
+    /// Properties asked of the forwards of the server, in their order.
     remote: Vec<Arc<Wants>>,
     teller: Arc<Teller>,
     budgets: Budgets,
     /// The connection now.
     link: Mutex<Option<T::Link>>,
-    /// What listens here, as long as the tunnel runs.
+    /// Tasks that listen here, as long as the tunnel runs.
     _listening: JoinSet<()>,
 }
 
@@ -275,7 +275,7 @@ impl<'a, T: Transport> Run<'a, T> {
     }
 }
 
-/// What a forward of the server is called: it is there that it listens.
+/// The name of a forward of the server: it is there that it listens.
 fn name_of(forward: &Forward, host: &Host) -> String {
     format!("{}{} of {host}", forward.protocol.prefix(), forward.bind)
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use uts::requirements::Preference;
 use uts::{Connection, FlowOptions, Requirements};
 use uts_end::Role;
 use uts_end::transport::universal::{Opened, UniversalSession};
@@ -72,11 +71,6 @@ pub struct Report {
     pub packets_repeated: u64,
 }
 
-/// What is asked of flows of messages with a deadline: they are repeated while they are of use.
-pub fn timely(deadline: Duration) -> Requirements {
-    Requirements { reliability: Preference::NoPreference, ..Requirements::media(deadline) }
-}
-
 /// Does this end's part of what was asked. To be called within a `LocalSet` of a tokio runtime.
 ///
 /// # Errors
@@ -93,7 +87,7 @@ pub async fn measure(
     };
     let own = match &request.workload {
         Workload::Messages { deadline, .. } if drives => {
-            let options = FlowOptions::requiring(timely(*deadline));
+            let options = FlowOptions::requiring(Requirements::timely(*deadline));
             Some(connection.open_flow(options).await.map_err(|error| error.to_string())?)
         }
         _ => None,

@@ -172,7 +172,7 @@ pub fn fields(text: &str) -> Result<Vec<&str>, String> {
         let field = match rest.strip_prefix('[') {
             Some(inner) => {
                 let (address, after) = inner.split_once(']').ok_or("a `]` is missing after the address")?;
-                if address.parse::<std::net::Ipv6Addr>().is_err() {
+                if !uts::zone::is_ipv6(address) {
                     return Err(format!("`{address}` is not an IPv6 address"));
                 }
                 rest = after;

@@ -5,9 +5,9 @@ use crate::dial::{self, Budget};
 use crate::stream::Refused;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
-use uts::Fingerprint;
+use uts::{Fingerprint, zone};
 
 /// A permitted place, written `[udp/][HOST:]PORT[@KEY]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,6 +215,11 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
     let of = match place.host.as_str() {
         "*" => vec![address("::"), address("0.0.0.0")],
         "localhost" => vec![address("127.0.0.1")],
+        // The system knows the zones. It asks nobody: this is no name.
+        host if zone::is_ipv6(host) && zone::split(host).1.is_some() => {
+            let found = (host, place.port).to_socket_addrs();
+            found.map(|found| found.map(Some).collect()).unwrap_or_default()
+        }
         host => vec![address(host)],
     };
     let found: Vec<SocketAddr> = of.into_iter().flatten().collect();

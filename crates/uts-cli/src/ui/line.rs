@@ -1,4 +1,4 @@
-//! How far a copy is, as a line that fits the terminal.
+//! Progress of a copy, as a line that fits the terminal.
 //!
 //! The share, the rate and the time that is left come first, then the name of the file, cut in its
 //! middle. What else there is to say is added as far as there is room, in the order of
@@ -19,7 +19,7 @@ const BAR_MIN: usize = 10;
 const BAR_MAX: usize = 30;
 const BETWEEN: &str = "  ";
 
-/// What is said where there is room.
+/// Parts that are said where there is room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extra {
     Bytes,

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::borrow::Borrow;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::Write;
 use uts::printable;
 use uts_end::output::{self, Output};
 
@@ -64,15 +64,6 @@ pub fn tell(text: impl Display) {
 /// Writes an error to standard error.
 pub fn fail(text: impl Display) {
     output::fail(text);
-}
-
-/// Writes a question to standard error, behind which the answer is typed.
-///
-/// # Errors
-/// It cannot be asked.
-pub fn ask(text: impl Display) -> io::Result<()> {
-    let mut out = io::stderr();
-    write!(out, "{} ", line(text.to_string())).and_then(|()| out.flush())
 }
 
 /// Writes text of several lines to standard output.

@@ -1,4 +1,4 @@
-//! What the user gets to see: progress on a terminal, lines elsewhere, or JSON for programs.
+//! Views of the user: progress on a terminal, lines elsewhere, or JSON for programs.
 
 pub mod json;
 mod line;
@@ -8,13 +8,12 @@ pub mod progress;
 pub mod summary;
 
 use crate::link::{ExchangeStep, Telemetry};
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
 use uts_end::output::Output;
 
-/// How a run began.
+/// Beginning of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// `serve` or `cp`.
@@ -23,13 +22,13 @@ pub struct Start {
     pub address: String,
     /// The server's key.
     pub fingerprint: String,
-    /// What is served or copied, in words.
+    /// The subject that is served or copied, in words.
     pub subject: String,
-    /// What a server gives whom.
+    /// Content and clients of a server.
     pub served: Option<Served>,
 }
 
-/// What a server gives whom.
+/// Content and clients of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Files are taken as well.
@@ -38,9 +37,9 @@ pub struct Served {
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,
-    /// Whether there are files.
+    /// True if there are files.
     pub has_files: bool,
-    /// Whether clients may measure.
+    /// True if clients may measure.
     pub has_perf: bool,
     /// The services that streams lead to, in words; empty = none.
     pub pipes: String,
@@ -57,12 +56,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// What may be done, in a word.
+    /// Access to it, in a word.
     pub fn access(&self) -> &'static str {
         if self.is_writable { "writable" } else { "read-only" }
     }
 
-    /// What is given, where `subject` is the directory.
+    /// Content that is given, where `subject` is the directory.
     pub fn what(&self, subject: &str) -> String {
         let given = [
             (self.has_files, format!("{subject} ({}), {}", self.count(), self.access())),
@@ -74,7 +73,7 @@ impl Served {
         given.join(", and ")
     }
 
-    /// How many files, in words.
+    /// The number of files, in words.
     pub fn count(&self) -> String {
         let more = if self.has_more { "more than " } else { "" };
         let files = if self.files == 1 && !self.has_more { "file" } else { "files" };
@@ -83,7 +82,7 @@ impl Served {
     }
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// Content in place, in bytes.
@@ -94,7 +93,7 @@ pub struct Sample {
     pub files: u64,
     /// Files in all.
     pub files_total: u64,
-    /// What was not copied.
+    /// Files that were not copied.
     pub failures: u64,
     /// The file of which something moved last; empty = none yet.
     pub name: String,
@@ -102,7 +101,7 @@ pub struct Sample {
     pub telemetry: Telemetry,
 }
 
-/// How a copy ended.
+/// End of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     /// Files in place: copied, or there already.
@@ -111,7 +110,7 @@ pub struct Done {
     pub files_total: u64,
     /// Those of `files` that were there already.
     pub files_already_there: u64,
-    /// What was not copied.
+    /// Files that were not copied.
     pub failures: u64,
     /// Of a dry run: files that would have been copied, and their bytes.
     pub wanted: Option<(u64, u64)>,
@@ -143,7 +142,7 @@ pub trait Ui: Send + Sync + 'static {
     fn notice(&self, peer: Option<&str>, step: &str, line: &str);
     /// A client came or went.
     fn connection(&self, step: &str, peer: &str, line: &str);
-    /// How far it is; of which client, for a server.
+    /// Progress; of which client, for a server.
     fn sample(&self, peer: Option<&str>, sample: &Sample);
     /// A step of an exchange.
     fn exchange(&self, peer: Option<&str>, step: &ExchangeStep);
@@ -157,7 +156,9 @@ pub trait Ui: Send + Sync + 'static {
     fn failed(&self, _line: &str) {}
     /// A copy ended.
     fn done(&self, done: &Done);
-    /// How often [`Ui::sample`] is wanted; `None` = never.
+    /// A copy ended because nobody reads what it writes any more, which is no news to anybody.
+    fn unread(&self) {}
+    /// Time between two [`Ui::sample`]; `None` = none is wanted.
     fn period(&self) -> Option<Duration>;
 }
 
@@ -168,7 +169,7 @@ pub fn choose(json: bool, quiet: bool, takes_output: bool) -> Arc<dyn Ui> {
         Arc::new(json::Json::new(Output::Out))
     } else if quiet {
         Arc::new(plain::Plain::new(Output::Err, results, true))
-    } else if std::io::stderr().is_terminal() {
+    } else if Output::Err.is_terminal() {
         Arc::new(progress::Terminal::new(results))
     } else {
         Arc::new(plain::Plain::new(Output::Err, results, false))
@@ -195,7 +196,7 @@ impl Clock {
     }
 }
 
-/// What a file's end is called in events.
+/// Name of a file's end in events.
 pub fn outcome_name(outcome: &FileOutcome) -> &'static str {
     match outcome {
         FileOutcome::Copied(_) => "copied",

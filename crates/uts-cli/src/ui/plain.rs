@@ -60,7 +60,7 @@ pub fn of_peer(peer: Option<&str>, line: &str) -> String {
     peer.map_or_else(|| line.to_owned(), |peer| format!("{peer}: {line}"))
 }
 
-/// How a server or copy began, for people.
+/// Beginning of a server or copy, for people.
 pub fn greeting(start: &Start) -> String {
     match &start.served {
         Some(served) => format!(

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use uts::files::FileOutcome;
 use uts_end::output::Output;
+use uts_end::terminal;
 use uts_units::show;
 
 const PERIOD: Duration = Duration::from_millis(200);
@@ -24,7 +25,7 @@ pub struct Terminal {
 impl Terminal {
     /// Nothing is drawn before there is something to tell. Results go to `results`.
     pub fn new(results: Output) -> Self {
-        Terminal { bars: MultiProgress::new(), bar: OnceLock::new(), results }
+        Terminal { bars: MultiProgress::with_draw_target(terminal::drawn()), bar: OnceLock::new(), results }
     }
 
     /// Writes results, which stay when the bar is gone.
@@ -52,8 +53,7 @@ impl Terminal {
 
 /// Columns of the terminal that standard error is, as it is now.
 fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
-    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+    Output::Err.size().map_or(COLUMNS, |(columns, _)| columns.into())
 }
 
 impl Ui for Terminal {
@@ -113,6 +113,12 @@ impl Ui for Terminal {
             bar.finish_and_clear();
         }
         self.result(&summary::table(done));
+    }
+
+    fn unread(&self) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
     }
 
     fn period(&self) -> Option<Duration> {

@@ -93,10 +93,10 @@ fn a_broken_link_is_found() {
     assert_eq!(anchors("```\n# no\n```\n#no\n").len(), 0);
 }
 
-/// What `scripts/wide-lines` says of a folder, and whether it is content.
+/// Runs a script that judges the texts of a folder: its verdict, and its words.
 #[cfg(unix)]
-fn wide_lines(folder: &Path) -> (bool, String) {
-    let mut command = std::process::Command::new(root().join("scripts/wide-lines"));
+fn judge(script: &str, folder: &Path) -> (bool, String) {
+    let mut command = std::process::Command::new(root().join(script));
     let output = command.arg(folder).output().expect("the script runs");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     (output.status.success(), String::from_utf8(output.stdout).expect("text"))
@@ -105,7 +105,43 @@ fn wide_lines(folder: &Path) -> (bool, String) {
 #[cfg(unix)]
 #[test]
 fn no_line_is_too_wide_to_read() {
-    assert_eq!(wide_lines(&root()), (true, String::new()));
+    assert_eq!(judge("scripts/wide-lines", &root()), (true, String::new()));
+}
+
+#[cfg(unix)]
+#[test]
+fn no_more_comments_begin_with_a_word_that_says_nothing() {
+    assert_eq!(judge("scripts/first-words", &root()), (true, String::new()));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_comment_that_begins_with_a_word_that_says_nothing_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        std::fs::write(file, text).expect("written");
+    };
+    write(
+        "crates/a/src/x/y.rs",
+        "/// What it is.\nfn a() {}\n/// The thing.\n/// What follows.\n//! How: so.\n",
+    );
+    write("crates/b/src/z.rs", "    /// Whether.\n\n    /// Who?\n    // What.\n    /// Whatever.\n");
+    write("scripts/first-words.most", "a 1\nb 1\n");
+    let expected = "crates/b: 2 doc comments begin with What, How, Whether, Who or That, 1 at most\n";
+    assert_eq!(judge("scripts/first-words", folder.path()), (false, expected.to_owned()));
+    // What is lowered never rises.
+    let script = root().join("scripts/first-words");
+    let lowered = std::process::Command::new(script).arg("--lower").arg(folder.path()).status();
+    assert!(!lowered.expect("the script runs").success());
+    write("crates/b/src/z.rs", "/// A thing.\n");
+    assert_eq!(judge("scripts/first-words", folder.path()), (true, String::new()));
+    let script = root().join("scripts/first-words");
+    let lowered = std::process::Command::new(script).arg("--lower").arg(folder.path()).status();
+    assert!(lowered.expect("the script runs").success());
+    let most = std::fs::read_to_string(folder.path().join("scripts/first-words.most")).expect("a file");
+    assert_eq!(most, "a 1\nb 0\n");
 }
 
 #[cfg(unix)]
@@ -123,7 +159,7 @@ fn a_line_that_is_too_wide_is_found() {
     let b = "…".repeat(131);
     write("b.md", [b.clone(), format!("| {b}"), format!("```\n{b}"), "```".to_owned()]);
     let expected = "./a.rs:1: 101 columns, 100 at most\n./b.md:1: 131 columns, 130 at most\n";
-    assert_eq!(wide_lines(folder.path()), (false, expected.to_owned()));
+    assert_eq!(judge("scripts/wide-lines", folder.path()), (false, expected.to_owned()));
 }
 
 /// Workspaces beside the main one, which are built with `--locked`.

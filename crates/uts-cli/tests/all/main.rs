@@ -8,12 +8,15 @@
 )]
 
 mod abrupt;
+mod bypasses;
 mod common;
+mod conditions;
 mod daily;
 mod documents;
 mod hosts;
 mod installing;
 mod measuring;
+mod moving;
 mod outputs;
 mod peers;
 mod pipes;

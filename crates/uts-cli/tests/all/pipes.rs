@@ -181,6 +181,9 @@ fn sshd(place: &Place) -> Option<(Running, u16)> {
         option("StrictModes", "no"),
         option("PidFile", "none"),
         option("UsePAM", "no"),
+        // It refuses some of those that come at once, unless told otherwise.
+        option("MaxStartups", "1000"),
+        option("LoginGraceTime", "10m"),
         option("PermitRootLogin", "yes"),
         option("Subsystem", "sftp internal-sftp"),
     ];
@@ -201,6 +204,16 @@ fn sshd(place: &Place) -> Option<(Running, u16)> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Some((running, port))
+}
+
+/// Settings of a client of OpenSSH that reaches the host `there` by a command.
+fn ssh_config(place: &Place, proxy: &str) -> String {
+    let key = place.path("user_key").display().to_string();
+    let config = format!(
+        "Host there\n  ProxyCommand {proxy}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  BatchMode yes\n  \
+         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+    );
+    place.write("ssh_config", config.as_bytes())
 }
 
 /// A program that reaches hosts by ssh, through `uts pipe` and a translator.
@@ -244,12 +257,7 @@ fn ssh_scp_rsync_and_git_work_through_a_pipe_while_the_port_changes() {
         server.fingerprint,
         translator.address
     );
-    let key = place.path("user_key").display().to_string();
-    let config = format!(
-        "Host there\n  ProxyCommand {proxy}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  BatchMode yes\n  \
-         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
-    );
-    let config = place.write("ssh_config", config.as_bytes());
+    let config = ssh_config(&place, &proxy);
     let tools = Tools { place: &place, ssh: format!("ssh -F {config}") };
     let Some(said) = tools.run("ssh", &["-F", &config, "there", "echo hello"], Stdio::null()) else { return };
     assert_eq!(said, b"hello\n");
@@ -279,6 +287,49 @@ fn ssh_scp_rsync_and_git_work_through_a_pipe_while_the_port_changes() {
     }
     let changes = translator.changes.load(Ordering::Relaxed);
     assert!(changes > 2, "the port has changed {changes} times");
+}
+
+/// As `ansible -f 100` has it: all with one key, and with what the programs have as defaults.
+#[test]
+fn a_hundred_sessions_of_ssh_at_once_are_all_carried() {
+    const SESSIONS: usize = 100;
+    let place = Place::new();
+    let Some((_sshd, port)) = sshd(&place) else { return };
+    let (keys, _) = crate::common::tunnel::key_of(&place, "home");
+    let service = format!("ssh={port}");
+    let server = serve_pipes(&place, &["--pipe", &service, "--authorized-keys", &keys]);
+    let home = place.path("home").display().to_string();
+    let proxy = format!(
+        "env -i HOME={home} XDG_CONFIG_HOME={home}/config {} pipe -q --pin {} {} ssh",
+        env!("CARGO_BIN_EXE_uts"),
+        server.fingerprint,
+        server.address
+    );
+    let config = ssh_config(&place, &proxy);
+    // Each stays until all others are there.
+    fs::create_dir(place.path("there")).expect("made");
+    let there = place.path("there").display().to_string();
+    let session = |n: usize| {
+        let mut command = Command::new("ssh");
+        let script = format!("cd {there} && touch {n} && until test -e all; do sleep 0.5; done; echo {n}");
+        command.args(["-F", &config, "there", &script]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("started")
+    };
+    let sessions: Vec<_> = (0..SESSIONS).map(session).collect();
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while fs::read_dir(place.path("there")).expect("a folder").count() < SESSIONS && Instant::now() < deadline
+    {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    place.write("there/all", b"");
+    let ended: Vec<_> = sessions.into_iter().map(|child| child.wait_with_output().expect("ended")).collect();
+    let failed: Vec<String> = (0..)
+        .zip(&ended)
+        .filter(|(n, ended)| ended.stdout != format!("{n}\n").as_bytes())
+        .map(|(n, ended)| format!("{n}: {}: {}", ended.status, String::from_utf8_lossy(&ended.stderr)))
+        .collect();
+    assert!(failed.is_empty(), "{} of {SESSIONS} failed: {}", failed.len(), failed.join("; "));
 }
 
 /// Each end of each stream is told of the other's: what is written into a stream that the service

@@ -112,6 +112,9 @@ const FILES: &[(&str, &str)] = &[
     file!("bulk"),
     file!("interactive"),
     file!("transaction"),
+    file!("messages"),
+    file!("timely"),
+    file!("media"),
     file!("voice"),
     file!("video"),
     file!("control"),
@@ -135,6 +138,12 @@ static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
 /// All that this library has, in the order in which they are listed.
 pub fn all() -> &'static [Named] {
     &ALL
+}
+
+/// One of this library, for itself: no other file is read.
+pub(crate) fn own(name: &str) -> Option<Named> {
+    let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
+    Named::read(name, name, text).ok()
 }
 
 /// The named profile of that name.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::requirements::Requirements;
+use crate::requirements::{PROPERTIES, Preference, Requirements};
 use crate::selector::{Library, select};
 use uts_functions::PathFacts;
 
@@ -21,7 +21,7 @@ fn every_file_is_read() {
     }
     assert_eq!(all().len(), FILES.len());
     let of = |kind| all().iter().filter(|n| n.kind == kind).count();
-    assert_eq!((of(Kind::Classic), of(Kind::Modern), of(Kind::ServiceClass)), (17, 7, 9));
+    assert_eq!((of(Kind::Classic), of(Kind::Modern), of(Kind::ServiceClass)), (17, 10, 9));
 }
 
 /// Each leads to a profile that has what it names, and that can be put together.
@@ -152,27 +152,46 @@ fn a_wrong_file_is_told_where_it_is_wrong() {
     }
 }
 
-/// One name says one thing: a profile that is called as a capacity profile is that and nothing
-/// else, and what the library builds by a name is what the profile of that name sets.
+/// The requirements of a profile over the defaults.
+fn by_name(named: &Named) -> Requirements {
+    let mut requirements = Requirements::default();
+    for (property, value) in &named.settings {
+        requirements.set(property, value).expect("a valid setting");
+    }
+    requirements
+}
+
+/// One name says one thing: a profile that is called as a value of a property is that value and
+/// nothing else, whatever the property.
 #[test]
-fn what_has_one_name_is_one_thing() {
-    let profiles = ["default", "scavenger", "low-latency-interactive", "low-latency-non-interactive"];
-    for word in profiles.into_iter().chain(["constant-rate", "capacity-seeking"]) {
+fn a_profile_that_is_called_as_a_value_is_that_value() {
+    let mut pairs = Vec::new();
+    for (named, property) in all().iter().flat_map(|named| PROPERTIES.iter().map(move |p| (named, p))) {
         let mut by_property = Requirements::default();
-        by_property.set("connCapacityProfile", word).expect("a capacity profile");
-        if let Ok(named) = find(word) {
-            let mut by_name = Requirements::default();
-            for (property, value) in &named.settings {
-                by_name.set(property, value).expect("a valid setting");
-            }
-            assert_eq!(by_name, by_property, "{word}");
+        if by_property.set(property.name, &named.name).is_ok() {
+            pairs.push((property.name, named.name.as_str()));
+            assert_eq!(by_name(named), by_property, "{}={}", property.name, named.name);
         }
     }
-    for (name, built) in [("bulk", Requirements::bulk()), ("interactive", Requirements::interactive())] {
-        let mut by_name = Requirements::default();
-        for (property, value) in &find(name).expect("it exists").settings {
-            by_name.set(property, value).expect("a valid setting");
-        }
-        assert_eq!(by_name, built, "{name}");
+    assert_eq!(pairs, [("connCapacityProfile", "scavenger")]);
+}
+
+/// What the library builds by a name is what the profile of that name sets.
+#[test]
+fn what_the_library_builds_is_the_profile_of_that_name() {
+    let lifetime = core::time::Duration::from_millis(150);
+    for (name, built) in [
+        ("bulk", Requirements::bulk()),
+        ("interactive", Requirements::interactive()),
+        ("messages", Requirements::messages()),
+        ("media", Requirements::media(lifetime)),
+        ("timely", Requirements::timely(lifetime)),
+    ] {
+        assert_eq!(by_name(find(name).expect("it exists")), built, "{name}");
     }
+    let [media, timely, voice] = ["media", "timely", "voice"].map(|n| by_name(find(n).expect("it exists")));
+    assert_eq!(timely, Requirements { reliability: Preference::NoPreference, ..media.clone() });
+    // Speech asks for an answer, of which media says nothing.
+    let interactive = Requirements::interactive().conn_capacity_profile;
+    assert_eq!(voice, Requirements { conn_capacity_profile: interactive, ..media });
 }

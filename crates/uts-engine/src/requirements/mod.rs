@@ -207,32 +207,46 @@ fn detail(why: &str) -> String {
 }
 
 impl Requirements {
-    /// A long transfer: reliable, ordered bytes, as fast as the path goes.
-    pub fn bulk() -> Self {
-        Requirements { conn_capacity_profile: CapacityProfile::CapacitySeeking, ..Self::default() }
+    /// The settings of a named profile over the defaults. Of names that the library has: a test
+    /// holds that each can be set.
+    fn named(name: &str) -> Self {
+        let mut requirements = Self::default();
+        let named = crate::named::own(name);
+        debug_assert!(named.is_some(), "there is no profile `{name}`");
+        for (property, value) in named.iter().flat_map(|named| &named.settings) {
+            let set = requirements.set(property, value);
+            debug_assert_eq!(set, Ok(()));
+        }
+        requirements
     }
 
-    /// Somebody waits for each answer: reliable, ordered bytes, with little delay.
+    /// A long transfer: reliable, ordered bytes, as fast as the path goes. The named profile
+    /// `bulk`.
+    pub fn bulk() -> Self {
+        Self::named("bulk")
+    }
+
+    /// Somebody waits for each answer: reliable, ordered bytes, with little delay. The named
+    /// profile `interactive`.
     pub fn interactive() -> Self {
-        Requirements { conn_capacity_profile: CapacityProfile::LowLatencyInteractive, ..Self::default() }
+        Self::named("interactive")
     }
 
     /// Audio or video: messages in any order that are worthless after `lifetime` and are not
-    /// repeated.
+    /// repeated. The named profile `media`, with this lifetime.
     pub fn media(lifetime: Duration) -> Self {
-        Requirements {
-            reliability: Preference::Avoid,
-            preserve_order: Preference::NoPreference,
-            preserve_msg_boundaries: Preference::Require,
-            conn_capacity_profile: CapacityProfile::LowLatencyNonInteractive,
-            msg_lifetime: Some(lifetime),
-            ..Self::default()
-        }
+        Requirements { msg_lifetime: Some(lifetime), ..Self::named("media") }
     }
 
-    /// Reliable messages, in order.
+    /// Messages in any order that are worthless after `lifetime`, and are repeated until then. The
+    /// named profile `timely`, with this lifetime.
+    pub fn timely(lifetime: Duration) -> Self {
+        Requirements { msg_lifetime: Some(lifetime), ..Self::named("timely") }
+    }
+
+    /// Reliable messages, in order. The named profile `messages`.
     pub fn messages() -> Self {
-        Requirements { preserve_msg_boundaries: Preference::Require, ..Self::default() }
+        Self::named("messages")
     }
 
     /// Whether the application asks and waits for answers, without a deadline of its own.

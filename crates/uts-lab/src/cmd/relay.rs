@@ -5,7 +5,6 @@ use super::print_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,7 +90,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || {
             // An input that cannot be read has ended, too.
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            while let Ok(1..) = output::read_input(&mut [0; 4096]) {}
             stop.store(true, Ordering::Relaxed);
         });
     }

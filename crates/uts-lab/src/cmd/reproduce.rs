@@ -6,12 +6,13 @@ use crate::names::unknown;
 use crate::progress::Milestones;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use uts_end::output::Output;
 use uts_end::signals::{self, INTERRUPTED};
+use uts_end::terminal;
 use uts_papers::judge::judge;
 use uts_papers::page::{self, Report};
 use uts_papers::paper::Paper;
@@ -72,7 +73,9 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let mut reports = Vec::new();
     for paper in chosen {
         let Some(report) = reproduce(paper, arguments, called, &stop)? else {
-            tell_line(format_args!("{}: interrupted; the same command continues", called.name));
+            if !arguments.quiet {
+                tell_line(format_args!("{}: interrupted; the same command continues", called.name));
+            }
             return Ok(INTERRUPTED);
         };
         for (line, judged) in page::lines(&report) {
@@ -139,7 +142,7 @@ fn reproduce(
     let dir = arguments.out.join(paper.name);
     let bar = bar(paper.name, arguments.quiet);
     let milestones = Milestones::new(format!("units of {}", paper.name));
-    let is_logged = !arguments.quiet && !std::io::stderr().is_terminal();
+    let is_logged = !arguments.quiet && !Output::Err.is_terminal();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = Config {
         dir: &dir,
@@ -180,10 +183,10 @@ fn write_picture(dir: &Path, place: &str, svg: &str) -> Result<()> {
 
 /// Units that are done, with the time left, on a terminal.
 fn bar(name: &'static str, is_quiet: bool) -> ProgressBar {
-    if is_quiet || !std::io::stderr().is_terminal() {
+    if is_quiet || !Output::Err.is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8)).with_prefix(name);
+    let bar = ProgressBar::with_draw_target(None, terminal::drawn()).with_prefix(name);
     match ProgressStyle::with_template(BAR) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

@@ -122,7 +122,9 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
         .chain((summary.missing > 0).then(|| format!("{} not run", summary.missing)))
         .collect();
     say(format!("{}: {}", config.out.display(), counts.join(", ")));
-    if summary.interrupted {
+    if summary.interrupted && arguments.quiet {
+        // Whoever has ended it knows.
+    } else if summary.interrupted {
         tell_line(format_args!("{}: interrupted; the same command continues", called.name));
     } else {
         say(format!("report: {} report {}", called.name, config.out.display()));

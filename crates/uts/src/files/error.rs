@@ -42,6 +42,9 @@ pub enum FaultKind {
     Protocol,
     /// Anything else.
     Io,
+    /// Nobody reads any more what is written. Of outputs, which servers do not have: it does not
+    /// travel.
+    Unread,
 }
 
 /// The longest cause from a peer that is kept, in bytes: some lines of text. A frame would take
@@ -102,6 +105,7 @@ impl Fault {
             E::QuotaExceeded => (FaultKind::NoSpace, "disk quota exceeded"),
             E::FileTooLarge => (FaultKind::NoSpace, "larger than the file system takes"),
             E::InvalidFilename => (FaultKind::NameTooLong, "name too long"),
+            E::BrokenPipe => (FaultKind::Unread, "nobody reads it any more"),
             E::ReadOnlyFilesystem => (FaultKind::ReadOnly, "read-only file system"),
             _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
                 (FaultKind::Unsafe, "is a symbolic link where none is followed")

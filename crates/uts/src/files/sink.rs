@@ -3,32 +3,9 @@
 use super::error::{Fault, FaultKind};
 use super::message::Hash;
 use super::sparse::hash_zeros;
+use crate::descriptor;
 use blake3::Hasher;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Write};
-
-/// Waits until something is ready that another program has made non-blocking.
-pub(super) fn wait_ready(file: &File, flags: PollFlags) -> io::Result<()> {
-    match poll(&mut [PollFd::new(file, flags)], None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn write_all(out: &mut File, mut rest: &[u8]) -> io::Result<()> {
-    while !rest.is_empty() {
-        match out.write(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => wait_ready(out, PollFlags::OUT)?,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
 
 /// What takes content, in order.
 pub(super) trait Sink: Send + 'static {
@@ -59,7 +36,7 @@ impl Outlet {
     }
 
     fn put(&mut self, block: &[u8]) -> Result<(), Fault> {
-        write_all(&mut self.out, block).map_err(|e| Fault::io(&self.name, &e))
+        descriptor::write_all(&self.out, block).1.map_err(|e| Fault::io(&self.name, &e))
     }
 
     fn count(&mut self, bytes: u64) -> Result<(), Fault> {

@@ -11,14 +11,14 @@ use super::blocks::Lent;
 use super::error::{Fault, FaultKind};
 use super::hashing::{SLICE_BYTES, Turn, Turns};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
-use super::sink::{Sink, wait_ready};
+use super::sink::Sink;
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
 use super::tree::entry_of_file;
+use crate::descriptor;
 use blake3::Hasher;
 use bytes::Bytes;
-use rustix::event::PollFlags;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -249,19 +249,11 @@ fn read_all(content: Content, blocks: &mpsc::Sender<Outgoing>) -> Result<Option<
 }
 
 /// The same, of what has neither length nor place.
-fn read_stream(mut source: File, blocks: &mpsc::Sender<Outgoing>) -> io::Result<Option<Hash>> {
+fn read_stream(source: File, blocks: &mpsc::Sender<Outgoing>) -> io::Result<Option<Hash>> {
     let (mut hasher, mut lent) = (Hasher::new(), Lent::default());
     loop {
         let mut chunk = lent.take(LENGTH_BYTES + BLOCK_BYTES);
-        let n = match source.read(chunk.get_mut(LENGTH_BYTES..).unwrap_or_default()) {
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                wait_ready(&source, PollFlags::IN)?;
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
+        let n = descriptor::read(&source, chunk.get_mut(LENGTH_BYTES..).unwrap_or_default())?;
         if n == 0 {
             return Ok(Some(hasher.finalize().into()));
         }

@@ -13,10 +13,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
-use uts::files::{CopyOptions, Exclude, Fault, FileError, Report, get, get_stream, put, put_stream};
+use uts::files::{
+    CopyOptions, Exclude, Fault, FaultKind, FileError, Report, get, get_stream, put, put_stream,
+};
 use uts_units::show;
 
-/// What is told where the same command would go on.
+/// The advice where the same command would go on.
 const AGAIN: &str = "run the same command again to continue";
 
 /// For how long a connection that was lost is tried for again, unless something else is asked.
@@ -40,7 +42,7 @@ pub(super) struct Run<'a, T: Transport> {
 }
 
 impl<'a, T: Transport> Run<'a, T> {
-    /// What the arguments ask.
+    /// The copy that the arguments ask for.
     pub(super) fn new(
         transport: &'a T,
         args: &'a CpArgs,
@@ -212,6 +214,11 @@ impl<'a, T: Transport> Run<'a, T> {
         files_total: u64,
         telemetry: Telemetry,
     ) -> Result<(), Failure> {
+        let is_unread = |error: &FileError| error.fault().is_some_and(|f| f.kind == FaultKind::Unread);
+        if report.failures.iter().any(|(_, error)| is_unread(error)) {
+            self.ui.unread();
+            return Err(Failure::Unread);
+        }
         self.ui.done(&Done {
             files: report.files_copied + report.files_already_there,
             files_total,

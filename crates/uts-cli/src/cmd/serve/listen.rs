@@ -4,6 +4,7 @@
 use crate::target::PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use uts::printable::words;
+use uts::zone;
 
 /// The addresses to try, in their order: both families of all networks, unless one is named.
 ///
@@ -50,7 +51,7 @@ fn split(text: &str) -> Result<(Option<&str>, u16), Wrong> {
     let port = |port: &str| port.parse::<u16>().map_err(|_| wrong("has no port from 0 to 65535"));
     if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or_else(|| wrong("has no `]` behind the address"))?;
-        if host.parse::<Ipv6Addr>().is_err() {
+        if !zone::is_ipv6(host) {
             return Err(wrong("has no IPv6 address in its brackets"));
         }
         return match after.strip_prefix(':') {
@@ -60,7 +61,7 @@ fn split(text: &str) -> Result<(Option<&str>, u16), Wrong> {
         };
     }
     // An IPv6 address without brackets has no port: `::1:4433` is one address.
-    if text.parse::<Ipv6Addr>().is_ok() {
+    if zone::is_ipv6(text) {
         return Ok((Some(text), PORT));
     }
     let (host, port) = match text.split_once(':') {
@@ -90,6 +91,8 @@ mod tests {
             ("[::1]", Some("::1"), PORT),
             ("::1", Some("::1"), PORT),
             ("::", Some("::"), PORT),
+            ("fe80::1%eth0", Some("fe80::1%eth0"), PORT),
+            ("[fe80::1%eth0]:7", Some("fe80::1%eth0"), 7),
             ("localhost:5000", Some("localhost"), 5000),
             ("example.org", Some("example.org"), PORT),
             (":5000", None, 5000),

@@ -4,7 +4,6 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use uts::requirements::Preference;
 use uts::{ConnectionConfig, PathFacts, Requirements};
 use uts_engine::selector;
 use uts_traffic::workload::Workload;
@@ -76,8 +75,8 @@ impl UniversalSettings {
             Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
             Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
         };
-        let media = || match lifetime {
-            Some(lifetime) => Ok(Requirements::media(lifetime)),
+        let until = || match lifetime {
+            Some(lifetime) => Ok(lifetime),
             None => {
                 let kind = workload.kind();
                 Err(format!("uts: requirements: timely and media need deadlines, and {kind} has none"))
@@ -88,8 +87,8 @@ impl UniversalSettings {
             Preset::Bulk => Requirements::bulk(),
             Preset::Interactive => Requirements::interactive(),
             Preset::Messages => Requirements::messages(),
-            Preset::Timely => Requirements { reliability: Preference::NoPreference, ..media()? },
-            Preset::Media => media()?,
+            Preset::Timely => Requirements::timely(until()?),
+            Preset::Media => Requirements::media(until()?),
         };
         let mut set = |name: &str, value: &str| {
             requirements.set(name, value).map_err(|error| format!("uts: properties: {error}"))
@@ -162,6 +161,20 @@ mod tests {
     const BULK: &str = r#"{"kind":"bulk","bytes":1}"#;
     const VOICE: &str =
         r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
+
+    /// What is asked for by a name is what the profile of that name asks for.
+    #[test]
+    fn a_word_for_requirements_is_a_named_profile() {
+        for word in ["bulk", "interactive", "timely", "media", "messages"] {
+            let by_word = requirements(&format!(r#"{{"requirements":"{word}"}}"#), VOICE).expect("asked");
+            let by_name = format!(r#"{{"requirements":"defaults","properties":{{"uts.profile":"{word}"}}}}"#);
+            assert_eq!(Ok(by_word), requirements(&by_name, VOICE), "{word}");
+        }
+        // There is no other.
+        let error = serde_json::from_str::<Preset>(r#""x""#).expect_err("unknown").to_string();
+        let words = "expected one of `defaults`, `bulk`, `interactive`, `timely`, `media`, `messages`";
+        assert!(error.contains(words), "{error}");
+    }
 
     #[test]
     fn what_is_said_by_itself_counts_more_than_a_named_profile() {
