@@ -1,6 +1,6 @@
-//! Confinement of a server: after this a process that serves clients can open no file but those that
-//! it was told of, can start no program, and can trace or change no other process. What a client
-//! might make it do by a fault of it, or of a library, ends there.
+//! Confinement of a server. After this a process that serves clients can open no file but those
+//! that it was told of, can start no program, and can trace or change no other process. A fault
+//! that a client makes use of, of the program or of a library, ends there.
 //!
 //! Files and TCP are confined by Landlock, system calls by seccomp. Either is left out where the
 //! kernel has none. Both hold for the calling thread and for all that it begins later.
@@ -10,7 +10,7 @@ mod linux;
 
 use std::path::PathBuf;
 
-/// What a process may still do.
+/// Powers that a process keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// Files that are read, and directories with all that is in them.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub uses_tcp: bool,
 }
 
-/// What has been confined.
+/// Powers that were taken from a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
     /// Files, and TCP unless it is used.
@@ -31,7 +31,7 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// What has been confined, in words; empty = nothing.
+    /// Names of what is confined; empty = nothing.
     pub fn words(self) -> &'static str {
         match (self.files, self.calls) {
             (true, true) => "files, system calls",

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Newest interface of Landlock that is made use of. On older kernels, what they have is.
 const LANDLOCK: ABI = ABI::V6;
 
-/// System calls that a server never makes. Each gives power over other programs, the kernel, or files
-/// beyond those that were opened.
+/// System calls that a server never makes. Each gives power over other programs, the kernel, or
+/// files beyond those that were opened.
 const REFUSED: [libc::c_long; 38] = [
     libc::SYS_acct,
     libc::SYS_add_key,

@@ -51,7 +51,7 @@ pub struct Served {
     pub has_more: bool,
     /// There are hidden files, which are not served.
     pub leaves_hidden: bool,
-    /// What this process is confined in, in words; empty = nothing.
+    /// Names of what this process is confined in; empty = nothing.
     pub confined: &'static str,
 }
 

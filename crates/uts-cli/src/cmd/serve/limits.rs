@@ -1,4 +1,4 @@
-//! What a server needs of the host, as its options say it. The rest is closed to it.
+//! Limits of a server: all that it needs of the host, as its options say it. The rest is closed.
 
 use crate::args::ServeArgs;
 use crate::cmd::Failure;
@@ -6,7 +6,7 @@ use crate::confine::{Confined, Limits, confine};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What the resolver of names, time zones and the runtime read.
+/// Files that the libraries of the system read.
 const SYSTEM: [&str; 10] = [
     "/dev/null",
     "/dev/random",
@@ -20,8 +20,8 @@ const SYSTEM: [&str; 10] = [
     "/usr/share/zoneinfo",
 ];
 
-/// What the resolver reads as well. These files are replaced while the server runs, so that their
-/// directories count.
+/// Directories of files that the resolver of names reads. The files are replaced while the server
+/// runs.
 const NAMES: [&str; 4] = ["/etc", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
 /// Confines this process to what its options ask for. To be called before there are any threads.
@@ -74,7 +74,7 @@ fn directory(file: &Path) -> PathBuf {
     }
 }
 
-/// Whether a place to listen is given by a name.
+/// True if a place to listen is given by a name.
 fn is_name(place: &str) -> bool {
     let is_port = |text: &str| text.trim_start_matches(':').parse::<u16>().is_ok();
     place.parse::<SocketAddr>().is_err() && !is_port(place)

@@ -72,7 +72,7 @@ pub(crate) struct PacketSize {
     hole_bytes: u16,
     /// The first of them.
     hole_since: u64,
-    /// How many of the last packets have arrived, and how many were lost, apart from those of
+    /// Numbers of the last packets that have arrived and that were lost, apart from those of
     /// `hole_times`.
     fates: [u8; 2],
 }
@@ -205,8 +205,9 @@ impl PacketSize {
         }
     }
 
-    /// Losses in a row that are no chance on a path that loses as much as this one (rule of succession
-    /// for its share). Of packets of all sizes, of which one in seven is lost, these are 8.
+    /// Losses in a row that are no chance on a path that loses as much as this one (rule of
+    /// succession for its share). Of packets of all sizes, of which one in seven is lost, these
+    /// are 8.
     fn losses_of_black_hole(&self) -> u8 {
         let [arrived, lost] = self.fates.map(f64::from);
         let share = (lost + 1.0) / (arrived + lost + 2.0);

@@ -65,8 +65,8 @@ impl Fates {
         }
     }
 
-    /// Share of messages that were in time, 0.0 to 1.0, once the fates of enough are known. The next
-    /// one is of those after them.
+    /// Share of messages that were in time, 0.0 to 1.0, once the fates of enough are known. The
+    /// next one is of those after them.
     pub fn take_share(&mut self) -> Option<f64> {
         let share = f64::from(self.in_time) / f64::from(self.judged);
         let is_known = self.judged >= JUDGED_MIN;

@@ -32,7 +32,8 @@ const QUEUE_PART: u32 = 2;
 /// others fill the queue a trial costs more than it can bring unless nearly all is late.
 const SHARE_MIN: f64 = 0.25;
 
-/// Where the share falls to such a part of the best, the path is another than the one that was tried.
+/// Where the share falls to such a part of the best, the path is another than the one that was
+/// tried.
 const PART_OF_BEST: f64 = 0.5;
 
 /// After a trial that brought nothing the next one comes so much later, each time twice as much.
@@ -57,7 +58,7 @@ struct Stretch {
     busy: bool,
 }
 
-/// What a further measurement makes of the average of the last ones, if there was any.
+/// Average of shares, the last of which counts most, after one more.
 fn average(of: Option<f64>, share: f64) -> f64 {
     of.map_or(share, |of| of + (share - of) / 4.0)
 }
@@ -67,8 +68,8 @@ fn average(of: Option<f64>, share: f64) -> f64 {
 enum Keeping {
     /// No, and not before this instant.
     Not(Time),
-    /// Yes. The average share that is in time, and the best so far. At `until` it is seen what would
-    /// be without.
+    /// Yes. The average share that is in time, and the best so far. At `until` it is seen what
+    /// would be without.
     Yes { share: Option<f64>, best: f64, until: Time },
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Timely {
     stretch: Stretch,
     /// It was measured while packets waited for each other.
     is_busy: bool,
-    /// How long the newest packet that was acknowledged was on its way.
+    /// Time that the newest packet that was acknowledged was on its way.
     way: Duration,
     fates: Fates,
     /// The average share that was in time while no less was kept on the way.
@@ -325,7 +326,7 @@ impl Outbound {
         timely.fates.follow(Message { flow, end: written - 1, handed_at: now, expires: now + lifetime });
     }
 
-    /// What left then is acknowledged, positions of a flow.
+    /// Positions of a flow are acknowledged that left then.
     #[inline]
     pub fn see_arrived(&mut self, sent_at: Time, flow: u32, range: &Range<u64>) {
         if let Some(timely) = &mut self.timely {
