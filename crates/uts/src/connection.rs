@@ -211,7 +211,7 @@ impl Connection {
 
     /// Changes one property as the peer asks it, by a request of the application's protocol. What
     /// is owed to others is not for peers: congestion control, rates that sending needs, time-outs,
-    /// protection, mechanisms. Nor is what this end has set itself.
+    /// protection, mechanisms.
     ///
     /// # Errors
     /// [`PropertyError`]: nothing has changed then.

@@ -268,7 +268,7 @@ impl Requirements {
 
     /// Sets a property as the peer asks it of what this end sends. `own` = what this end's own side
     /// has set: what that says of congestion control, rates, time-outs, protection and mechanisms
-    /// is never for peers, and where it says anything else a peer does not change it.
+    /// is never for peers, nor is a bound of its own rates, nor that it yields to all others.
     ///
     /// # Errors
     /// [`RequirementError::NotForPeers`], and as [`Requirements::set`]. Nothing has changed then.

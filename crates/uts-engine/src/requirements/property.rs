@@ -22,8 +22,8 @@ pub enum Effect {
 pub(super) enum ForPeers {
     /// No.
     Never,
-    /// Where this end has not set it itself.
-    Unset,
+    /// Unless what this end has set itself is of use to others.
+    Unless(fn(own: &Requirements) -> bool),
     /// Anything that is no more than what this end has set: a bound is put on what was asked.
     Within(fn(own: &Requirements, asked: &mut Requirements)),
 }
@@ -98,9 +98,8 @@ impl Property {
         self.set(&mut changed, text)?;
         match self.peers {
             ForPeers::Never => return refused("is for each end to choose for itself"),
-            ForPeers::Unset => {
-                let of = |r: &Requirements| (self.show)(r);
-                if of(own) != of(&Requirements::default()) && of(own) != of(&changed) {
+            ForPeers::Unless(is_kept) => {
+                if is_kept(own) && (self.show)(own) != (self.show)(&changed) {
                     return refused("was set at the other end, which keeps to it");
                 }
             }
@@ -182,7 +181,12 @@ impl Property {
     }
 
     const fn for_peers(mut self) -> Self {
-        self.peers = ForPeers::Unset;
+        self.peers = ForPeers::Unless(|_| false);
+        self
+    }
+
+    const fn for_peers_unless(mut self, is_kept: fn(&Requirements) -> bool) -> Self {
+        self.peers = ForPeers::Unless(is_kept);
         self
     }
 
@@ -355,7 +359,7 @@ pub static PROPERTIES: &[Property] = &[
         Steers,
         "what is expected of capacity and delay"
     )
-    .for_peers(),
+    .for_peers_unless(|own| own.conn_capacity_profile == super::CapacityProfile::Scavenger),
     rate!("minSendRate", min_send_rate, Steers, "the rate that sending needs"),
     rate!("minRecvRate", min_recv_rate, Connection, "the rate that receiving needs"),
     rate!("maxSendRate", max_send_rate, Steers, "the rate that sending never exceeds")
