@@ -33,8 +33,8 @@ pub fn is_near(address: IpAddr) -> bool {
     by_kind || is_own(address)
 }
 
-/// The IPv4 address that is meant by an IPv6 one: mapped (`::ffff:0:0/96`), compatible (`::/96`), or
-/// behind a translator (`64:ff9b::/96`, RFC 6052).
+/// The IPv4 address that is meant by an IPv6 one: mapped (`::ffff:0:0/96`), compatible (`::/96`),
+/// or behind a translator (`64:ff9b::/96`, RFC 6052).
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
     let last = Ipv4Addr::from((v6.to_bits() & u128::from(u32::MAX)) as u32);

@@ -2,9 +2,9 @@
 //! this end has another (migration.md; RFC 9000 section 9).
 //!
 //! News from elsewhere -> [`Connection::follow`]: packets go there, on trial, and both places are
-//! challenged -> a path response proves one of them ([`Connection::on_path_response`]), or the trial
-//! ends where it began. After a trial that ended there, news from elsewhere makes this end challenge
-//! the place aside, and nothing else, for a while.
+//! challenged -> a path response proves one of them ([`Connection::on_path_response`]), or the
+//! trial ends where it began. After a trial that ended there, news from elsewhere makes this end
+//! challenge the place aside, and nothing else, for a while.
 
 use super::life::Phase;
 use super::parts::SPARE_IDS;

@@ -4,8 +4,8 @@
 //! most answered with less than three times its size.
 //!
 //! * what comes in: [`routing`]; connections that others begin: [`accepting`], who has a place and
-//!   who gives one up: [`places`], what is held from where: [`crowd`]; connections that go elsewhere: [`following`]; what belongs to no
-//!   connection: [`strangers`];
+//!   who gives one up: [`places`], what is held from where: [`crowd`]; connections that go
+//!   elsewhere: [`following`]; what belongs to no connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;

@@ -1,8 +1,8 @@
 //! The places of an endpoint: who has one, and who gives one up when they are short.
 //!
 //! A connection whose handshake is done takes a place. Handshakes under way take as many again at
-//! the most, and memory of their own. When there is none left for a newcomer, one that holds a place
-//! gives it up. The order is
+//! the most, and memory of their own. When there is none left for a newcomer, one that holds a
+//! place gives it up. The order is
 //!
 //! 1. those that have asked for nothing, or have nothing under way, by how much is held where they
 //!    come from, then by how long they have been silent. The newcomer must not hold more than they;

@@ -62,8 +62,8 @@ impl PerKey {
         !self.waiting.is_empty()
     }
 
-    /// A client with this key has come. `ask` asks one of the connections given whether it is there,
-    /// and says which.
+    /// A client with this key has come. `ask` asks one of the connections given whether it is
+    /// there, and says which.
     pub fn join(
         &mut self,
         handle: ConnectionHandle,

@@ -1,6 +1,6 @@
 //! Hidden files: those whose name begins with a dot, and all beneath such a directory. A server
-//! neither shows nor takes them unless it was told to. In most homes nobody means to share them. What
-//! counts is where a path leads, not how it is written.
+//! neither shows nor takes them unless it was told to. In most homes nobody means to share them.
+//! What counts is where a path leads, not how it is written.
 
 use super::error::{Fault, FaultKind};
 use super::links;

@@ -254,7 +254,7 @@ async fn a_socket_that_is_bound_already_is_listened_at() {
     assert!(accepted.is_some());
 }
 
-/// A key that is taken out of the file loses its connections within seconds, and others keep theirs.
+/// A key that is taken out of the file loses its connections within seconds. Others keep theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_was_taken_out_loses_its_connections() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -28,8 +28,8 @@ pub fn check(dir: &Path, hidden: bool, files: &[(&str, Option<&Path>)]) -> Resul
     Ok(())
 }
 
-/// Where a file is, by real directories: where its name stands, and where a link of that name leads,
-/// link by link.
+/// Where a file is, by real directories: where its name stands, and where a link of that name
+/// leads, link by link.
 fn ways(file: &Path) -> Vec<PathBuf> {
     const LINKS_MAX: usize = 40;
     let (mut ways, mut at) = (Vec::new(), file.to_owned());
