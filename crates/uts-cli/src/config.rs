@@ -82,7 +82,7 @@ impl Config {
         let shown = file.display().to_string();
         let text = match std::fs::metadata(&file).map(|there| there.len()) {
             Ok(FILE_BYTES_MAX..) => return Err(format!("{shown}: longer than 1 MiB, no settings are")),
-            Ok(_) => std::fs::read_to_string(&file),
+            Ok(_) => uts::open_trusted(&file).and_then(std::io::read_to_string),
             Err(error) => Err(error),
         };
         match text {

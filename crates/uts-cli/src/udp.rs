@@ -149,7 +149,7 @@ fn key_log() -> Result<bool, String> {
     };
     let shown = Path::new(&file).display();
     // The library leaves it out if it cannot be written.
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(&file);
+    let opened = uts::make_key_log(Path::new(&file));
     opened.map_err(|error| format!("SSLKEYLOGFILE {shown}: {error}"))?;
     TOLD.call_once(|| {
         lines::tell(format_args!("uts: warning: the secrets of TLS are written to {shown} (SSLKEYLOGFILE)"));

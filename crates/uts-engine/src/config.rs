@@ -46,11 +46,18 @@ pub struct EndpointConfig {
     pub server: Option<Arc<rustls::ServerConfig>>,
     /// Settings of accepted connections.
     pub accept: ConnectionConfig,
-    /// Most connections at once, so that memory is bounded.
+    /// Most connections at once, so that memory is bounded. Handshakes under way take no place of
+    /// these; there may be as many, and at least 16. When places are short, connections that have
+    /// nothing under way make room for newcomers, those first that ask for nothing, and where most
+    /// is held for the size of the network that they come from.
     pub connections_max: usize,
+    /// Of these, so many are for clients whose keys TLS has verified: they take the places of
+    /// others, if need be. 0 = none.
+    pub connections_of_keys: usize,
     /// Most connections at once that clients at one address (of IPv6: in one /64 network) have
     /// begun, so that no host takes all; `usize::MAX` = any number. There may be many clients
-    /// behind one address.
+    /// behind one address. Of a /56 network it is twice as many, of a /48 and an IPv4 /24 four
+    /// times.
     pub connections_per_address_max: usize,
     /// If more than this many handshakes are under way, clients must first show that they are at
     /// their address (retry). 0 = always.
@@ -78,6 +85,7 @@ impl fmt::Debug for EndpointConfig {
             .field("is_server", &self.server.is_some())
             .field("accept", &self.accept)
             .field("connections_max", &self.connections_max)
+            .field("connections_of_keys", &self.connections_of_keys)
             .field("connections_per_address_max", &self.connections_per_address_max)
             .field("handshakes_before_retry", &self.handshakes_before_retry)
             .field("handshake_bytes_max", &self.handshake_bytes_max)
@@ -93,6 +101,7 @@ impl Default for EndpointConfig {
             server: None,
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
+            connections_of_keys: 0,
             connections_per_address_max: usize::MAX,
             handshakes_before_retry: 256,
             handshake_bytes_max: 128 << 20,
@@ -113,6 +122,10 @@ pub struct ConnectionConfig {
     pub service: String,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
+    /// A client that has asked for nothing yet, and is silent for this long, is told to go. To ask
+    /// is to open a flow, and a flow that this end opens counts as well. Zero = it has the idle
+    /// time-out.
+    pub first_request_timeout: Duration,
     /// An otherwise idle connection sends something this often; zero = never, unless `keepAlive` is
     /// asked for: then after `keepAliveTimeout`, or a third of the idle time-out.
     pub keep_alive: Duration,
@@ -201,6 +214,7 @@ impl Default for ConnectionConfig {
             requirements: Requirements::default(),
             service: String::new(),
             idle_timeout: Duration::from_secs(30),
+            first_request_timeout: Duration::from_secs(20),
             keep_alive: Duration::ZERO,
             handshake_timeout: Duration::from_secs(720),
             flows_max: 100,

@@ -1,6 +1,7 @@
 //! TLS settings for two ends that trust each other, out of a key made for the occasion.
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_engine::{ALPN, ConnectError, ConnectionConfig, ConnectionHandle, Endpoint};
@@ -69,6 +70,43 @@ impl Identities {
             .with_no_client_auth();
         client.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Identities { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    /// The same, where clients may show a key. Gives the settings of a client that does; those
+    /// beside are of one that does not.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the libraries refuse.
+    pub fn with_client_key() -> Result<(Self, Arc<rustls::ClientConfig>), IdentityError> {
+        let make = |name: &str| -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), IdentityError> {
+            let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+            let certificate = rcgen::CertificateParams::new(vec![name.to_owned()])?.self_signed(&key)?;
+            let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+            Ok((certificate.der().clone(), private))
+        };
+        let (server, server_key) = make(SERVER_NAME)?;
+        let (known, known_key) = make("client.uts.test")?;
+        let [mut servers, mut clients] = [rustls::RootCertStore::empty(), rustls::RootCertStore::empty()];
+        servers.add(server.clone())?;
+        clients.add(known.clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![server], server_key)?;
+        server.alpn_protocols = vec![ALPN.to_vec()];
+        server.send_tls13_tickets = 0;
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(servers);
+        let mut without = client.clone().with_no_client_auth();
+        let mut with = client.with_client_auth_cert(vec![known], known_key)?;
+        (without.alpn_protocols, with.alpn_protocols) = (vec![ALPN.to_vec()], vec![ALPN.to_vec()]);
+        Ok((Identities { server: Arc::new(server), client: Arc::new(without) }, Arc::new(with)))
     }
 
     /// Begins a connection to a host that has the server's key.

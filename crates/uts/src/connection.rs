@@ -26,7 +26,9 @@ struct ConnectionRef {
     own: Option<Fingerprint>,
     /// The peer's key, once it was looked at.
     peer: OnceLock<Fingerprint>,
-    /// Shared by connections of one listener until they are changed.
+    /// What this end's own side asked at first. Shared by connections of one listener.
+    begun_with: Arc<Requirements>,
+    /// Shared until they are changed.
     requirements: Mutex<Arc<Requirements>>,
 }
 
@@ -69,8 +71,9 @@ impl Connection {
         own: Option<Fingerprint>,
         requirements: Arc<Requirements>,
     ) -> Self {
+        let begun_with = requirements.clone();
         let (peer, requirements) = (OnceLock::new(), Mutex::new(requirements));
-        Connection(Arc::new(ConnectionRef { shared, handle, own, peer, requirements }))
+        Connection(Arc::new(ConnectionRef { shared, handle, own, peer, begun_with, requirements }))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -204,6 +207,21 @@ impl Connection {
     /// [`PropertyError`]: nothing has changed then.
     pub fn set_property(&self, name: &str, value: &str) -> Result<(), PropertyError> {
         self.change_requirements(|requirements| requirements.set(name, value))
+    }
+
+    /// Changes one property as the peer asks it, by a request of the application's protocol. What
+    /// is owed to others is not for peers: congestion control, rates that sending needs, time-outs,
+    /// protection, mechanisms.
+    ///
+    /// # Errors
+    /// [`PropertyError`]: nothing has changed then.
+    pub fn set_property_for_peer(&self, name: &str, value: &str) -> Result<(), PropertyError> {
+        self.change_requirements(|requirements| requirements.set_for_peer(&self.0.begun_with, name, value))
+    }
+
+    /// What this end asked of the data that it sends when the connection began.
+    pub fn requirements_at_first(&self) -> &Requirements {
+        &self.0.begun_with
     }
 
     /// Asks the peer to exchange the profile of a direction. Returns the epoch. The outcome is an

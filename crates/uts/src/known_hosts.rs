@@ -1,6 +1,7 @@
 //! The file of hosts whose keys are known: lines of `host:port fingerprint`, and comments.
 
 use crate::fingerprint::Fingerprint;
+use crate::trusted_file::open_trusted;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -90,7 +91,7 @@ impl KnownHosts {
     /// # Errors
     /// If it cannot be read.
     pub fn entries(path: &Path) -> Result<Vec<Result<KnownHost, KnownHostsError>>, KnownHostsError> {
-        match File::open(path) {
+        match open_trusted(path) {
             Ok(mut file) => Ok(parse(path, &read(path, &mut file)?).collect()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(KnownHostsError::Read { path: path.to_owned(), source }),

@@ -67,6 +67,7 @@ mod services;
 mod tls;
 mod trace;
 mod trust;
+mod trusted_file;
 mod x25519_by_aws_lc;
 pub mod zone;
 
@@ -81,6 +82,7 @@ pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
 pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
+pub use trusted_file::{make_key_log, open_trusted};
 
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};

@@ -1,6 +1,7 @@
 //! Accepting connections.
 
 use crate::AuthorizedKeys;
+use crate::authorized_keys::Watched;
 use crate::connection::Connection;
 use crate::driver::Host;
 use crate::driver::{OwnSocket, PerKey, Shared};
@@ -13,9 +14,15 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use uts_engine::requirements::Requirements;
 use uts_engine::{ConnectionConfig, EndpointConfig};
+
+/// Of all places, one in so many is for clients with known keys.
+const PART_OF_KEYS: usize = 8;
+
+/// How often the file of keys is looked at for those that were taken out.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How connections are accepted.
 #[derive(Clone)]
@@ -69,7 +76,8 @@ impl ServerOptions {
         }
     }
 
-    /// Lets in only clients whose keys are in a file.
+    /// Lets in only clients whose keys are in a file, which is read again when it has changed. In a
+    /// tokio runtime, the connections of a key that was taken out of it end within seconds.
     #[must_use]
     pub fn authorized_keys(mut self, file: impl Into<std::path::PathBuf>) -> Self {
         self.client_auth = ClientAuth::AuthorizedKeys(file.into());
@@ -161,18 +169,25 @@ impl Listener {
         options: ServerOptions,
         start: impl FnOnce(EndpointConfig, Duration) -> io::Result<Arc<Shared>>,
     ) -> Result<Self, ListenError> {
-        if let ClientAuth::AuthorizedKeys(file) = &options.client_auth {
-            // A wrong name is better heard of now than by the first client.
-            AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
-        }
+        let authorized = match &options.client_auth {
+            ClientAuth::None => None,
+            ClientAuth::AuthorizedKeys(file) => {
+                // A wrong name is better heard of now than by the first client.
+                AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
+                Some(Arc::new(Watched::new(file.clone())))
+            }
+        };
         let on_refused = options.on_refused.clone();
-        let tls = tls::server(&options.identity, &options.client_auth, on_refused, options.key_log)
+        let tls = tls::server(&options.identity, authorized.clone(), on_refused, options.key_log)
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {
             server: Some(tls),
             accept: options.connection.clone(),
             connections_max: options.connections_max,
+            connections_of_keys: authorized
+                .as_ref()
+                .map_or(0, |_| options.connections_max.div_ceil(PART_OF_KEYS)),
             connections_per_address_max: options.connections_per_address_max,
             handshakes_before_retry: options.handshakes_before_retry,
             secret: options.identity.endpoint_secret(),
@@ -185,6 +200,9 @@ impl Listener {
         }
         let per_key = PerKey::new(options.connections_per_key_max, options.on_refused);
         shared.act(|inner, _| inner.per_key = per_key);
+        if let Some(keys) = authorized.filter(|_| shared.host == Host::Runtime) {
+            tokio::spawn(end_revoked(Arc::downgrade(&shared), keys));
+        }
         let requirements = Arc::new(options.connection.requirements);
         Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
     }
@@ -246,6 +264,23 @@ impl Listener {
             inner.changed();
         });
         self.shared.accept.notify_waiters();
+    }
+}
+
+/// Ends the connections of clients whose keys were taken out of the file, as long as anybody holds
+/// the endpoint. While the file cannot be read nobody new is let in, and nothing is ended.
+async fn end_revoked(shared: Weak<Shared>, keys: Arc<Watched>) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut before = keys.keys().ok();
+    loop {
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade().filter(|shared| shared.is_held()) else { return };
+        let Ok(now) = keys.keys() else { continue };
+        if before.as_ref() != Some(&now) {
+            shared.act(|inner, at| inner.end_revoked(at, &now));
+            before = Some(now);
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::authorized_keys::Watched;
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError, read_certificates};
-use crate::trust::{ClientAuth, Expected, RefusedClient, Trust, TrustError};
+use crate::trust::{Expected, RefusedClient, Trust, TrustError};
+use crate::trusted_file::make_key_log;
 use crate::x25519_by_aws_lc::{Keys, X25519};
 use core::fmt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -64,28 +65,24 @@ pub(crate) fn client(
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     if logs_keys {
-        config.key_log = Arc::new(KeyLogFile::new());
+        config.key_log = key_log();
     }
     Ok(ClientTls { config: Arc::new(config), refused })
 }
 
-/// TLS of a server.
+/// TLS of a server that lets in those with these keys; `None` = all, who are not asked for keys.
 pub(crate) fn server(
     identity: &Identity,
-    auth: &ClientAuth,
+    authorized: Option<Arc<Watched>>,
     on_refused: Option<OnRefused>,
     logs_keys: bool,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?;
-    let builder = match auth {
-        ClientAuth::None => builder.with_no_client_auth(),
-        ClientAuth::AuthorizedKeys(file) => builder.with_client_cert_verifier(Arc::new(ClientKey {
-            keys: Watched::new(file.clone()),
-            on_refused,
-            provider,
-        })),
+    let builder = match authorized {
+        None => builder.with_no_client_auth(),
+        Some(keys) => builder.with_client_cert_verifier(Arc::new(ClientKey { keys, on_refused, provider })),
     };
     let mut config = builder.with_single_cert(identity.certificates(), identity.key())?;
     config.alpn_protocols = vec![ALPN.to_vec()];
@@ -93,7 +90,7 @@ pub(crate) fn server(
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.max_early_data_size = 0;
     if logs_keys {
-        config.key_log = Arc::new(KeyLogFile::new());
+        config.key_log = key_log();
     }
     Ok(Arc::new(config))
 }
@@ -115,6 +112,15 @@ fn provider() -> Arc<CryptoProvider> {
         })
     });
     PROVIDER.clone()
+}
+
+/// The file that `SSLKEYLOGFILE` names, for this user alone if it is new.
+fn key_log() -> Arc<KeyLogFile> {
+    if let Some(file) = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty()) {
+        // What cannot be written is left out.
+        let _ = make_key_log(Path::new(&file));
+    }
+    Arc::new(KeyLogFile::new())
 }
 
 /// Why TLS cannot be set up.
@@ -223,7 +229,7 @@ impl ServerCertVerifier for ServerKey {
 /// that it has it. A client without the key makes this end neither read files nor reveal which keys
 /// others have.
 struct ClientKey {
-    keys: Watched,
+    keys: Arc<Watched>,
     on_refused: Option<OnRefused>,
     provider: Arc<CryptoProvider>,
 }
@@ -289,7 +295,7 @@ mod tests {
         let told = refused.clone();
         let stranger = Identity::generate().expect("a key");
         let verifier = ClientKey {
-            keys: Watched::new("/nowhere/authorized_keys".into()),
+            keys: Arc::new(Watched::new("/nowhere/authorized_keys".into())),
             on_refused: Some(Arc::new(move |client| told.lock().expect("no panic").push(client.clone()))),
             provider: provider(),
         };

@@ -1,5 +1,6 @@
 //! `uts serve`.
 
+mod beneath;
 mod inventory;
 mod limits;
 mod listen;
@@ -76,6 +77,7 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
+    check_beneath(args)?;
     let offer = offer(args)?;
     if offer.find(tunnel::SERVICE).is_ok() || offer.find(pipe::SERVICE).is_ok() {
         tunnel::make_room_for_sockets();
@@ -118,6 +120,19 @@ pub(crate) async fn serve<T: Transport>(
     let _ = timeout(GOODBYE_MAX, goodbyes).await;
     listener.close().await;
     ended
+}
+
+/// Files that say who may come in are no files to serve.
+fn check_beneath(args: &ServeArgs) -> Result<(), Failure> {
+    let Some(dir) = &args.dir else { return Ok(()) };
+    let own =
+        args.key.clone().or_else(|| uts::Identity::default_path().ok()).filter(|_| args.cert_key.is_none());
+    let files = [
+        ("--authorized-keys", args.authorized_keys.as_deref()),
+        ("--key", own.as_deref()),
+        ("--cert-key", args.cert_key.as_deref()),
+    ];
+    beneath::check(dir, args.hidden, &files).map_err(Failure::Usage)
 }
 
 /// Tells the service manager, if it wants to know (systemd's `Type=notify`).

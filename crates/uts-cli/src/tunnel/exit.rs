@@ -6,7 +6,7 @@ use super::held::{DOUBT_MAX, Holding, LOOK_EVERY, Places};
 use super::live::Live;
 use super::permit::Permits;
 use super::wire::{Asked, Opening};
-use super::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams, is_for_peer};
+use super::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams};
 use crate::dial::{self, Budget};
 use crate::shares::{Shares, Taken};
 use crate::stream::{self, Kind, REQUEST_MAX, Refused};
@@ -21,7 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
 use uts::printable::words;
-use uts::{Chunk, Connection, Fingerprint, RecvFlow, SendFlow};
+use uts::requirements::RequirementError;
+use uts::{Chunk, Connection, Fingerprint, RecvFlow, Requirements, SendFlow};
 
 /// What the beginning of a flow is read from at most, in bytes.
 const OPENING_BYTES_MAX: usize = 16 << 10;
@@ -157,7 +158,7 @@ impl Exit {
         let from = || self.connection.remote_addr().map_or_else(String::new, |address| address.to_string());
         match (asked, &self.judge) {
             (Asked::Connect(protocol, place), Judge::Server(permits, _, key)) => {
-                let wants = wants_of_peer(properties)?;
+                let wants = wants_of_peer(self.connection.requirements_at_first(), properties)?;
                 let addresses = permits.addresses(*protocol, place, *key, &self.budget).await;
                 let addresses = addresses.inspect_err(|refused| {
                     if refused.kind == Kind::Forbidden {
@@ -274,7 +275,7 @@ impl Exit {
                 let why = format!("{LISTENERS_MAX} places are listened at, which is the most");
                 Refused { kind: Kind::NoRoom, why }
             })?;
-            let wants = wants_of_peer(properties)?;
+            let wants = wants_of_peer(self.connection.requirements_at_first(), properties)?;
             let socket = bind(protocol, &addresses, places, *key).await.map_err(Refused::absent)?;
             let address = socket.local_addr().map_err(|error| Refused::absent(words(&error)))?;
             let holding: Holding = places.hold(protocol, address, *key, &self.connection);
@@ -313,9 +314,12 @@ impl Exit {
             return Err(Refused::forbidden("a client is asked nothing by its server"));
         }
         for (name, value) in properties {
-            check_for_peer(name)?;
-            let set = self.connection.set_property(name, value);
-            set.map_err(|error| Refused::absent(error.to_string()))?;
+            self.connection.set_property_for_peer(name, value).map_err(|error| match error {
+                uts::PropertyError::Property(why @ RequirementError::NotForPeers { .. }) => {
+                    Refused::forbidden(why.to_string())
+                }
+                error => Refused::absent(error.to_string()),
+            })?;
         }
         Ok(())
     }
@@ -341,19 +345,13 @@ async fn bind(
     bound
 }
 
-/// Whether a peer may ask this property.
-fn check_for_peer(name: &str) -> Result<(), Refused> {
-    if is_for_peer(name) {
-        return Ok(());
-    }
-    Err(Refused::forbidden(format!("{name} is for each end to choose for itself")))
-}
-
-/// What a peer asks of the flows that it has opened.
-fn wants_of_peer(properties: Vec<(String, String)>) -> Result<Arc<Wants>, Refused> {
+/// What a peer asks of the flows that it has opened, of an end with requirements of its own.
+fn wants_of_peer(own: &Requirements, properties: Vec<(String, String)>) -> Result<Arc<Wants>, Refused> {
     let wants = Wants::default();
     for (name, value) in &properties {
-        check_for_peer(name)?;
+        let name = name.trim();
+        let asked = Requirements::default().set_for_peer(own, name, value);
+        asked.map_err(|error| Refused::forbidden(error.to_string()))?;
         wants.set(name, value).map_err(Refused::absent)?;
     }
     Ok(Arc::new(wants))

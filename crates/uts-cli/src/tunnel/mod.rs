@@ -20,6 +20,7 @@ pub mod far;
 pub mod forward;
 pub mod held;
 pub mod live;
+pub mod near;
 pub mod permit;
 pub mod socks;
 pub mod wire;
@@ -165,7 +166,7 @@ impl Asking {
 
 /// Whether the other end can be asked this property.
 pub fn is_for_peer(name: &str) -> bool {
-    !name.starts_with("uts.")
+    uts::requirements::is_for_peers(name)
 }
 
 /// Tells people what goes wrong with connections, each thing once as long as nothing else goes

@@ -1,6 +1,7 @@
 //! Where clients of a server may connect and listen: only what is named, and nothing by default.
 
 use super::forward::{BIND, HOST_BYTES_MAX, Place, Protocol, fields};
+use super::near::is_near;
 use crate::dial::{self, Budget};
 use crate::stream::Refused;
 use std::fmt;
@@ -95,12 +96,29 @@ impl HostPattern {
     }
 
     fn has_address(&self, address: IpAddr) -> bool {
+        matches!(self, HostPattern::All) || self.names_address(address)
+    }
+
+    /// Whether just this address is named.
+    fn names_address(&self, address: IpAddr) -> bool {
         match self {
-            HostPattern::All => true,
             HostPattern::Address(permitted) => *permitted == address.to_canonical(),
-            HostPattern::Name(_) | HostPattern::Below(_) => false,
+            HostPattern::Name(name) => is_localhost(name) && address.to_canonical().is_loopback(),
+            HostPattern::All | HostPattern::Below(_) => false,
         }
     }
+
+    /// Whether a name may lead to what is named by its address. What is near has no other name than
+    /// `localhost`, whatever others say.
+    fn may_be_meant_by(&self, name: &str) -> bool {
+        matches!(self, HostPattern::Address(address) if is_localhost(name) || !is_near(*address))
+    }
+}
+
+/// Whether a name is of the host itself (RFC 6761 section 6.3).
+fn is_localhost(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    lower == "localhost" || lower.ends_with(".localhost")
 }
 
 impl fmt::Display for Pattern {
@@ -139,8 +157,9 @@ impl Permits {
     /// The addresses that a client with this key may be connected to when it asks for a place.
     ///
     /// # Errors
-    /// What the client is told. What is not permitted is not looked up unless an address may be
-    /// meant, and whether it was found is not told.
+    /// What the client is told. A name is looked up if a pattern names it, or if it may lead to an
+    /// address that one names; otherwise whether it is found is not told. What is found is judged
+    /// by its address: what is near ([`is_near`]) must be named by that.
     pub async fn addresses(
         &self,
         protocol: Protocol,
@@ -154,7 +173,11 @@ impl Permits {
         };
         let of = matching(&self.connect, protocol, place.port, key);
         let is_named = of.iter().any(|pattern| pattern.host.has_name(&place.host));
-        if of.is_empty() {
+        let may_be_permitted = match place.host.parse::<IpAddr>() {
+            Ok(address) => of.iter().any(|pattern| pattern.host.has_address(address)),
+            Err(_) => is_named || of.iter().any(|pattern| pattern.host.may_be_meant_by(&place.host)),
+        };
+        if !may_be_permitted {
             return Err(forbidden());
         }
         let found: Vec<SocketAddr> = match budget.look_up(&place.host, place.port).await {
@@ -166,7 +189,9 @@ impl Permits {
             }
         };
         let is_permitted = |address: &SocketAddr| {
-            is_named || of.iter().any(|pattern| pattern.host.has_address(address.ip()))
+            let is_literal = of.iter().any(|pattern| pattern.host.names_address(address.ip()));
+            let is_of_any = is_named || of.iter().any(|pattern| pattern.host.has_address(address.ip()));
+            is_literal || is_of_any && !is_near(address.ip())
         };
         let permitted: Vec<SocketAddr> = found.into_iter().filter(is_permitted).collect();
         if permitted.is_empty() { Err(forbidden()) } else { Ok(permitted) }
@@ -288,7 +313,8 @@ mod tests {
         let there = |port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]);
         assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 80, None).await, there(80));
         // Another word for the same address.
-        assert_eq!(ask(Protocol::Tcp, "::ffff:127.0.0.1", 443, None).await.map(|a| a.len()), Ok(1));
+        assert_eq!(ask(Protocol::Tcp, "::ffff:127.0.0.1", 80, None).await.map(|a| a.len()), Ok(1));
+        assert_eq!(ask(Protocol::Tcp, "192.0.2.7", 443, None).await.map(|a| a.len()), Ok(1));
         let local = ask(Protocol::Tcp, "localhost", 80, None).await;
         assert!(local.is_ok_and(|all| all.iter().all(|a| a.ip() == IpAddr::from([127, 0, 0, 1]))));
         assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 22, Some(mine)).await, there(22));
@@ -314,6 +340,80 @@ mod tests {
         assert!(
             nothing.addresses(Protocol::Tcp, &place("127.0.0.1", 80), Some(mine), &budget).await.is_err()
         );
+    }
+
+    /// What `*` or a name permits is not the server itself, nor what trusts it.
+    #[tokio::test]
+    async fn what_is_near_has_to_be_named_by_its_address() {
+        let all = permits(&["*:*", "udp/*:*", "*.localhost:*", "metadata.internal:80"], &[]);
+        let budget = Budgets::new(true).of("a");
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            // As addresses, as the resolver reads them, and as a name that leads there.
+            for host in [
+                "127.0.0.1",
+                "127.8.8.8",
+                "0.0.0.0",
+                "::",
+                "::1",
+                "169.254.169.254",
+                "::ffff:127.0.0.1",
+                "fd00:ec2::254",
+                "::ffff:169.254.169.254",
+                "64:ff9b::a9fe:a9fe",
+                "255.255.255.255",
+                "224.0.0.1",
+                "ff02::1",
+                "fe80::1",
+                "127.1",
+                "0x7f000001",
+                "2130706433",
+                "0",
+                "localhost",
+                "LOCALHOST",
+            ] {
+                let refused = all.addresses(protocol, &place(host, 80), None, &budget).await;
+                let refused = refused.expect_err(host);
+                assert!(matches!(refused.kind, Kind::Forbidden | Kind::HostUnreachable), "{host}: {refused}");
+            }
+            let far = all.addresses(protocol, &place("192.0.2.1", 80), None, &budget).await;
+            assert_eq!(far, Ok(vec![SocketAddr::from(([192, 0, 2, 1], 80))]));
+        }
+        // It may be named beside.
+        let named = permits(&["*:*", "127.0.0.1:80", "[fd00:ec2::254]:80"], &[]);
+        for host in ["127.0.0.1", "localhost", "127.1", "fd00:ec2::254"] {
+            assert!(named.addresses(Protocol::Tcp, &place(host, 80), None, &budget).await.is_ok(), "{host}");
+        }
+        assert!(named.addresses(Protocol::Tcp, &place("127.0.0.2", 80), None, &budget).await.is_err());
+        assert!(named.addresses(Protocol::Tcp, &place("127.0.0.1", 81), None, &budget).await.is_err());
+        let by_name = permits(&["localhost:80"], &[]);
+        assert!(by_name.addresses(Protocol::Tcp, &place("localhost", 80), None, &budget).await.is_ok());
+    }
+
+    /// A name costs a lookup, which others see, only where it may lead to what is permitted.
+    #[tokio::test]
+    async fn names_that_nothing_can_permit_are_not_looked_up() {
+        let budget = Budgets::new(true).of("a");
+        for (patterns, host, may) in [
+            (&["127.0.0.1:80"][..], "secret.example.com", false),
+            (&["127.0.0.1:80"], "localhost", true),
+            (&["[::1]:80", "169.254.169.254:80"], "secret.example.com", false),
+            (&["web.example:80"], "secret.example.com", false),
+            (&["web.example:80"], "web.example", true),
+            (&["*.example:80"], "secret.example.com", false),
+            (&["*:443"], "secret.example.com", false),
+            (&["*:80"], "secret.example.com", true),
+            (&["192.0.2.1:80"], "secret.example.com", true),
+            (&["web.example:80"], "192.0.2.1", false),
+        ] {
+            let permits = permits(patterns, &[]);
+            let of = matching(&permits.connect, Protocol::Tcp, 80, None);
+            let could = of.iter().any(|p| p.host.has_name(host) || p.host.may_be_meant_by(host));
+            assert_eq!(could, may, "{patterns:?} {host}");
+            if !may {
+                let refused = permits.addresses(Protocol::Tcp, &place(host, 80), None, &budget).await;
+                assert_eq!(refused.expect_err(host).kind, Kind::Forbidden);
+            }
+        }
     }
 
     #[test]

@@ -155,6 +155,13 @@ fn connections_are_limited_by_address_and_by_key() {
             || uts::connect(&server.address, ConnectOptions::pinned(pin).identity(identity.clone()));
         runtime.block_on(async {
             let held = [connect().await.expect("connected"), connect().await.expect("connected")];
+            // Who has nothing under way makes room for others: these have begun to ask.
+            let mut asking = Vec::new();
+            for connection in &held {
+                let mut flow = connection.open_flow(uts::FlowOptions::default()).await.expect("opened");
+                tokio::io::AsyncWriteExt::write_all(&mut flow, &[0x40]).await.expect("written");
+                asking.push(flow);
+            }
             // The verdict may come after this end took the connection for established.
             let told = match connect().await {
                 Ok(connection) => connection.closed().await.to_string(),

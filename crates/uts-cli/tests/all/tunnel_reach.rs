@@ -8,6 +8,18 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// The host itself, which has to be named by its addresses.
+const HERE: [&str; 8] = [
+    "--forward",
+    "127.0.0.1:*",
+    "--forward",
+    "[::1]:*",
+    "--forward",
+    "udp/127.0.0.1:*",
+    "--forward",
+    "udp/[::1]:*",
+];
+
 /// A network in which nobody answers for two addresses, and whose hosts and name server are given.
 /// It is that of the whole process, which must have a namespace of its own.
 fn silent_network(place: &Place, hosts: &str) {
@@ -57,7 +69,7 @@ fn a_silent_address_makes_no_name_unreachable() {
     let pipe = format!("echo={named}");
     let back_at = back.to_string();
     let permits = ["--forward", "*:*", "--forward", "udp/*:*", "--listen-forward", &back_at, "--pipe", &pipe];
-    let server = serve(&place, &permits);
+    let server = serve(&place, &[&permits[..], &HERE].concat());
     let remote = format!("{back}:{named}");
     let (local, datagrams) = (format!("0:{named}"), format!("udp/0:dual.test:{}", udp.port()));
     let options = ["-L", &local, "-L", &datagrams, "-R", &remote];
@@ -96,7 +108,7 @@ fn names_that_nobody_answers_hold_up_no_addresses() {
     let service = echo();
     silent_network(&place, DUAL);
     let _mounted = Mounted;
-    let server = serve(&place, &["--forward", "*:*"]);
+    let server = serve(&place, &[&["--forward", "*:*"][..], &HERE].concat());
     let options =
         ["-L", &format!("0:{service}"), "-L", &format!("0:dual.test:{}", service.port()), "-D", "0"];
     let tunnel = Tunnel::start(&place, "home", &server, &options);
@@ -157,7 +169,7 @@ fn datagrams_reach_a_name_whose_first_address_has_no_such_service() {
     let service = udp_echo();
     silent_network(&place, "::1 both.test\n127.0.0.1 both.test localhost\n");
     let _mounted = Mounted;
-    let server = serve(&place, &["--forward", "udp/*:*"]);
+    let server = serve(&place, &[&["--forward", "udp/*:*"][..], &HERE].concat());
     let forward = format!("udp/0:both.test:{}", service.port());
     let tunnel = Tunnel::start(&place, "home", &server, &["-L", &forward]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
@@ -273,7 +285,7 @@ fn a_program_that_names_its_goal_in_an_association_is_served() {
 fn a_refusal_of_the_far_end_resets_and_is_told_in_the_words_of_the_system() {
     let place = Place::new();
     let down = free_port();
-    let server = serve(&place, &["--forward", "*:*"]);
+    let server = serve(&place, &HERE);
     let tunnel = Tunnel::start(&place, "home", &server, &["-L", &format!("0:127.0.0.1:{down}")]);
     assert_eq!(tunnel.connect(0).read(&mut [0]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
     let listener = TcpListener::bind(("127.0.0.1", down)).expect("bound");

@@ -108,7 +108,7 @@ fn amounts_that_are_plain_are_taken() {
 fn a_tunnel_with_few_files_names_the_limit() {
     let place = Place::new();
     key_of(&place, "home");
-    let server = crate::common::tunnel::serve(&place, &["--forward", "*:*"]);
+    let server = crate::common::tunnel::serve(&place, &["--forward", "127.0.0.1:*"]);
     let port = free_port();
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "ulimit -n 32; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_uts")]);

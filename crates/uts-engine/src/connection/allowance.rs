@@ -1,6 +1,9 @@
 //! What a connection may send, since others share the way to its peer: the endpoint says it, and
 //! hears what it came to.
 
+#[cfg(doc)]
+use super::Connection;
+
 /// Whether a connection may send what is not urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -32,4 +35,6 @@ pub(crate) struct Polled {
     pub has_waited: bool,
     /// It has more to send, and is to be asked again.
     pub has_more: bool,
+    /// It goes to another place than the peer's: [`Connection::aside_place`].
+    pub is_aside: bool,
 }

@@ -187,12 +187,27 @@ impl Connection {
     /// whether others were in the way.
     pub(crate) fn poll_transmit(&mut self, now: Time, allowance: Allowance, out: &mut Vec<u8>) -> Polled {
         self.ways.outbound_mut(|outbound| outbound.begin(allowance));
+        if let Some(polled) = self.poll_aside(now, out) {
+            return polled;
+        }
         let before = out.len();
         let segment_bytes = self.poll_datagrams(now, out);
         self.establishing.on_bytes_to_address((out.len() - before) as u64);
         let has_more = segment_bytes.is_some() && self.has_more_to_send(now);
         let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
-        Polled { segment_bytes, has_waited, has_more }
+        Polled { segment_bytes, has_waited, has_more, is_aside: false }
+    }
+
+    /// A packet to a place that others do not go to: it challenges whoever is there. (M-12)
+    fn poll_aside(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Polled> {
+        if self.life.phase != Phase::Open {
+            return None;
+        }
+        let number = self.take_due_aside()?;
+        let mut frame = Vec::new();
+        Frame::PathChallenge(number).emit(&mut frame);
+        let bytes = self.write_alone(now, &frame, out)?;
+        Some(Polled { segment_bytes: Some(bytes), has_waited: false, has_more: true, is_aside: true })
     }
 
     /// Whether to ask again what to send. Mostly there is nothing more, and to find that here takes
@@ -213,7 +228,11 @@ impl Connection {
             Phase::Over | Phase::Draining { .. } | Phase::Closing { due: false, .. } => return None,
             Phase::Closing { until, said, due: true } => {
                 self.life.phase = Phase::Closing { until, said: said + 1, due: false };
-                return self.write_close(now, out);
+                let written = self.write_close(now, out);
+                if until <= now && !matches!(self.life.phase, Phase::Closing { due: true, .. }) {
+                    self.life.phase = Phase::Over;
+                }
+                return written;
             }
             Phase::Handshake | Phase::Open => {}
         }
@@ -339,6 +358,7 @@ impl Connection {
             add(self.handshake_fails_at());
         } else {
             add(self.idle_at());
+            add(self.unasked_at());
             add(self.keep_alive_at());
             add(self.liveness_timeout());
             add(self.ways.receive_rate_timeout());

@@ -1,11 +1,14 @@
 //! Migration: the connection follows a peer that is reached at another address, and goes on when
 //! this end has another (migration.md; RFC 9000 section 9).
 //!
-//! News from elsewhere -> [`Connection::follow`]: packets go there, on trial -> a path response
-//! proves the place ([`Connection::on_path_response`]), or the trial ends where it began.
+//! News from elsewhere -> [`Connection::follow`]: packets go there, on trial, and both places are
+//! challenged -> a path response proves one of them ([`Connection::on_path_response`]), or the
+//! trial ends where it began. After a trial that ended there, news from elsewhere makes this end
+//! challenge the place aside, and nothing else, for a while.
 
 use super::life::Phase;
 use super::parts::SPARE_IDS;
+use super::receive::inbound::Dropped;
 use super::receive::incoming::Ecn;
 use super::{CloseReason, Connection, Outbound, Side};
 use crate::endpoint::history::Known;
@@ -21,7 +24,16 @@ use uts_wire::packet::is_long;
 
 /// A trial ends after so many probe time-outs, and not before this (M-4).
 const TRIAL_TIMEOUTS: u32 = 6;
-const TRIAL_MIN: Duration = Duration::from_secs(3);
+const TRIAL_MIN: Duration = Duration::from_millis(300);
+
+/// After a trial that ended where it began no other begins for so many probe time-outs, and not
+/// before this (M-12).
+const CALM_TIMEOUTS: u32 = 8;
+const CALM_MIN: Duration = Duration::from_secs(1);
+
+/// A datagram from elsewhere that is shorter is not answered with a challenge aside, which is no
+/// longer than three times as much (M-3).
+const ASIDE_BYTES_MIN: u64 = 25;
 
 /// Less room than this is not worth a packet: a header, a challenge, an acknowledgement and a tag.
 pub(super) const TRIAL_PACKET_BYTES: usize = 96;
@@ -48,8 +60,8 @@ pub(crate) struct News {
     pub place: PeerPlace,
     /// What is remembered of the way there.
     pub known: Option<Known>,
-    /// A number that nobody can guess.
-    pub luck: u64,
+    /// Numbers that nobody can guess, for the challenges of this place and of the one before.
+    pub luck: [u64; 2],
 }
 
 /// Whether an end has moved. Hardly ever, so it takes no room until one does.
@@ -59,6 +71,10 @@ pub(super) struct Migration(Option<Box<Moves>>);
 #[derive(Debug, Default)]
 struct Moves {
     trial: Option<Trial>,
+    /// A challenge to a place that packets do not go to.
+    aside: Option<Aside>,
+    /// No trial begins before.
+    calm_until: Time,
     /// The host that a way led to which was left, and what was learnt of that way.
     left: Option<(IpAddr, Known)>,
 }
@@ -77,9 +93,31 @@ impl Migration {
     }
 
     fn take_trial(&mut self) -> Option<Trial> {
-        let trial = self.0.as_mut()?.trial.take();
-        self.0.take_if(|moves| moves.left.is_none());
+        let moves = self.0.as_mut()?;
+        let trial = moves.trial.take();
+        self.tidy();
         trial
+    }
+
+    fn tidy(&mut self) {
+        self.0.take_if(|moves| {
+            let is_over = moves.trial.is_none() && moves.aside.is_none() && moves.left.is_none();
+            is_over && moves.calm_until == Time::ZERO
+        });
+    }
+
+    fn is_calm(&self, now: Time) -> bool {
+        self.0.as_ref().is_some_and(|moves| now < moves.calm_until)
+    }
+
+    fn aside_mut(&mut self) -> Option<&mut Aside> {
+        self.0.as_mut()?.aside.as_mut()
+    }
+
+    fn take_aside(&mut self) -> Option<Aside> {
+        let aside = self.0.as_mut()?.aside.take();
+        self.tidy();
+        aside
     }
 
     fn leave(&mut self, host: IpAddr, learnt: Known) {
@@ -88,7 +126,7 @@ impl Migration {
 
     fn take_left(&mut self) -> Option<(IpAddr, Known)> {
         let left = self.0.as_mut()?.left.take();
-        self.0.take_if(|moves| moves.trial.is_none());
+        self.tidy();
         left
     }
 }
@@ -108,6 +146,21 @@ struct Trial {
     again_at: Time,
     wait: Duration,
     until: Time,
+}
+
+/// A place that packets do not go to, and that may be where the peer is.
+#[derive(Clone, Copy, Debug)]
+struct Aside {
+    place: PeerPlace,
+    number: u64,
+    /// What is remembered of the way there.
+    known: Option<Known>,
+    /// The peer came from there with another id of this end's.
+    has_other_id: bool,
+    is_due: bool,
+    was_said: bool,
+    /// When it may be said again.
+    again_at: Time,
 }
 
 impl Connection {
@@ -143,7 +196,14 @@ impl Connection {
         let Some(inbound) = &self.ways.inbound else { return false };
         let largest = inbound.arrivals.largest.map(|(largest, _)| largest);
         let bytes = datagram.len() as u64;
-        let Ok(opened) = inbound.unseal(&id, datagram) else { return false };
+        let opened = match inbound.unseal(&id, datagram) {
+            Ok(opened) => opened,
+            Err(Dropped::Forged) => {
+                self.on_forged();
+                return false;
+            }
+            Err(_) => return false,
+        };
         let stack = inbound.stacks.get(opened.stack);
         // Without a tag anybody could take the connection away.
         if stack.and_then(|stack| stack.protection.as_ref()).is_none_or(|p| p.tag_bytes() == 0) {
@@ -185,18 +245,30 @@ impl Connection {
         self.establishing.doubt_address(bytes);
         if self.life.phase == Phase::Open {
             self.begin_trial(now, (proved, None), news, false);
+            self.ask_before(now, proved, news.luck[1]);
         }
         true
     }
 
     /// The peer is at another place, of which this is the news: a packet of so many bytes. (M-2)
     fn follow(&mut self, now: Time, news: News, (has_other_id, bytes): (bool, u64)) {
+        if self.migration.is_calm(now) {
+            if bytes >= ASIDE_BYTES_MIN {
+                self.ask_aside(now, news, has_other_id);
+            }
+            return;
+        }
+        let was_on_trial = self.migration.trial().is_some();
         let (proved, learnt) = self.proved();
         self.go_to(news.place);
         if proved.remote == news.place.remote {
             // M-4: it is where it was.
             self.establishing.address_proved = true;
             self.parts.control.drop_challenge();
+            self.migration.take_aside();
+            if was_on_trial {
+                self.calm(now);
+            }
             return;
         }
         if has_other_id {
@@ -205,6 +277,63 @@ impl Connection {
         // M-3
         self.establishing.doubt_address(bytes);
         self.begin_trial(now, (proved, learnt), news, false);
+        if !has_other_id {
+            // Who has taken another id has moved, and knows it. A copy has the same one.
+            self.ask_before(now, proved, news.luck[1]);
+        }
+    }
+
+    /// The peer may be where it was before a trial. (M-12)
+    fn ask_before(&mut self, now: Time, place: PeerPlace, number: u64) {
+        let aside = Aside {
+            place,
+            number,
+            known: None,
+            has_other_id: false,
+            is_due: true,
+            was_said: false,
+            again_at: now,
+        };
+        self.migration.0.get_or_insert_default().aside = Some(aside);
+    }
+
+    /// The peer may be at a place that packets do not go to. (M-12)
+    fn ask_aside(&mut self, now: Time, News { place, known, luck }: News, has_other_id: bool) {
+        let Some(wait) = self.ways.outbound.as_ref().map(Outbound::probe_timeout) else { return };
+        let moves = self.migration.0.get_or_insert_default();
+        if moves.aside.as_ref().is_some_and(|aside| now < aside.again_at) {
+            return;
+        }
+        let before = moves.aside.filter(|aside| aside.place == place);
+        let aside = Aside {
+            place,
+            number: before.map_or(luck[0], |before| before.number),
+            known,
+            has_other_id,
+            is_due: true,
+            was_said: before.is_some_and(|before| before.was_said),
+            again_at: now + wait,
+        };
+        moves.aside = Some(aside);
+    }
+
+    /// Where the packet goes that was built aside.
+    pub(crate) fn aside_place(&self) -> Option<PeerPlace> {
+        self.migration.0.as_ref()?.aside.map(|aside| aside.place)
+    }
+
+    /// The number of a challenge that is to be said aside.
+    pub(super) fn take_due_aside(&mut self) -> Option<u64> {
+        let aside = self.migration.aside_mut().filter(|aside| aside.is_due)?;
+        (aside.is_due, aside.was_said) = (false, true);
+        Some(aside.number)
+    }
+
+    /// No trial begins for a while.
+    fn calm(&mut self, now: Time) {
+        let long = self.ways.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        let moves = self.migration.0.get_or_insert_default();
+        moves.calm_until = now + long.saturating_mul(CALM_TIMEOUTS).max(CALM_MIN);
     }
 
     /// The place that was proved last, and what was learnt of the way there. A trial is over.
@@ -224,8 +353,9 @@ impl Connection {
         self.change_id();
         self.identity.local = None;
         let (proved, _) = self.proved();
+        self.migration.0 = None;
         self.restart_path(now, None, known);
-        self.begin_trial(now, (proved, None), News { place: proved, known: None, luck }, true);
+        self.begin_trial(now, (proved, None), News { place: proved, known: None, luck: [luck; 2] }, true);
     }
 
     fn begin_trial(
@@ -235,7 +365,7 @@ impl Connection {
         news: News,
         is_own: bool,
     ) {
-        self.parts.control.challenge(news.luck);
+        self.parts.control.challenge(news.luck[0]);
         let Some(outbound) = &mut self.ways.outbound else { return };
         let wait = outbound.probe_timeout();
         outbound.begin_place();
@@ -259,8 +389,50 @@ impl Connection {
 
     /// The peer has answered a challenge: it is where packets go. (M-4, M-6)
     pub(super) fn on_path_response(&mut self, now: Time, number: u64) {
-        let Some(round_trip) = self.parts.control.on_path_response(now, number) else { return };
+        let Some(round_trip) = self.parts.control.on_path_response(now, number) else {
+            return self.on_response_aside(now, number);
+        };
+        self.migration.take_aside();
         let Some(trial) = self.migration.take_trial() else { return };
+        self.on_proved(now, &trial, round_trip);
+    }
+
+    /// The peer has answered a challenge that went to a place other than packets do. (M-12)
+    fn on_response_aside(&mut self, now: Time, number: u64) {
+        let answered = self.migration.aside_mut().is_some_and(|a| a.was_said && a.number == number);
+        let Some(aside) = self.migration.take_aside().filter(|_| answered) else { return };
+        if let Some(trial) = self.migration.take_trial() {
+            // It is where it was. Where it seemed to be it may still answer.
+            let place = self.place();
+            if let Some(number) = self.parts.control.take_challenge() {
+                let again_at = now + trial.wait;
+                let rest = Aside { place, number, known: trial.known, is_due: false, again_at, ..aside };
+                self.migration.0.get_or_insert_default().aside = Some(rest);
+            }
+            self.return_to(now, trial.proved);
+            return;
+        }
+        let (proved, learnt) = (self.place(), self.learnt());
+        self.go_to(aside.place);
+        if aside.has_other_id {
+            self.change_id();
+        }
+        let is_new_path = proved.remote.ip() != aside.place.remote.ip();
+        let (again_at, wait, until) = (now, Duration::ZERO, now);
+        let known = aside.known;
+        let trial = Trial { proved, is_own: false, is_new_path, learnt, known, again_at, wait, until };
+        self.on_proved(now, &trial, None);
+    }
+
+    /// Packets go to the place that was proved last, and nothing is tried for a while. (M-4, M-12)
+    fn return_to(&mut self, now: Time, proved: PeerPlace) {
+        self.establishing.address_proved = true;
+        self.go_to(proved);
+        self.calm(now);
+    }
+
+    /// The peer is where packets go to. (M-4, M-6)
+    fn on_proved(&mut self, now: Time, trial: &Trial, round_trip: Option<Duration>) {
         self.establishing.address_proved = true;
         if !trial.is_own {
             if trial.is_new_path {
@@ -291,6 +463,15 @@ impl Connection {
         }
     }
 
+    /// What was learnt, and of the way to which host: never of a place that is not proved. (M-13)
+    pub(crate) fn learnt_of(&self) -> Option<(IpAddr, Known)> {
+        match self.migration.trial() {
+            Some(trial) => trial.learnt.map(|learnt| (trial.proved.remote.ip(), learnt)),
+            None if self.establishing.address_proved => Some((self.identity.remote.ip(), self.learnt()?)),
+            None => None,
+        }
+    }
+
     /// The host that a way led to which was left, and what was learnt of that way.
     pub(crate) fn take_left(&mut self) -> Option<(IpAddr, Known)> {
         self.migration.take_left()
@@ -308,13 +489,15 @@ impl Connection {
             self.migration.take_trial();
             self.parts.control.drop_challenge();
             if !is_own {
-                // M-4
-                self.establishing.address_proved = true;
-                self.go_to(proved);
+                self.migration.take_aside();
+                self.return_to(now, proved);
             }
         } else if now >= trial.again_at {
             trial.wait = trial.wait.saturating_mul(2);
             trial.again_at = now + trial.wait;
+            if let Some(aside) = self.migration.aside_mut() {
+                aside.is_due = true;
+            }
             self.parts.control.challenge_again();
             self.ways.outbound_mut(Outbound::ask_for_packet);
         }

@@ -299,6 +299,21 @@ impl Connection {
         self.ways.outbound.is_some() && matches!(self.close_reason(), Some(CloseReason::Peer { .. }))
     }
 
+    /// When the peer was heard last, or the connection began.
+    pub fn heard_at(&self) -> Time {
+        self.life.last_heard_at
+    }
+
+    /// Whether either end has ever opened a flow.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.ways.flows.has_had_any()
+    }
+
+    /// Whether a flow is open.
+    pub(crate) fn has_under_way(&self) -> bool {
+        self.ways.flows.iter().next().is_some()
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.life.phase == Phase::Handshake
     }

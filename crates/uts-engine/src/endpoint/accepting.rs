@@ -1,6 +1,6 @@
 //! Connections that others begin: from a client's first packet to the connection that is accepted.
 
-use super::crowd::Admission;
+use super::crowd::Held;
 use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
 use crate::connection::{self, Birth, Connection, Place, Side};
 use crate::event::ConnectionHandle;
@@ -11,9 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_functions::Time;
 use uts_wire::packet::establishment::EstablishmentHeader;
-
-/// What a client is told whose address has as many connections as it may.
-pub(super) const TOO_MANY_OF_ADDRESS: &str = "this address has as many connections to it as it may";
 
 impl Endpoint {
     /// The next connection whose handshake a client has finished.
@@ -49,13 +46,14 @@ impl Endpoint {
             return None;
         }
         let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
-        let admission = self.crowd.admits(remote.ip(), proof.is_some());
+        if !self.refusing && proof.is_none() && self.wants_proof(remote.ip()) {
+            self.answer_with_retry(now, remote, header);
+            return None;
+        }
         let refusal = if self.refusing {
             Some("it takes no new connections")
-        } else if self.connections.len() >= self.config.connections_max {
-            Some("it has as many connections as it may")
         } else {
-            (admission == Admission::Refused).then_some(TOO_MANY_OF_ADDRESS)
+            self.has_no_place(now, remote.ip())
         };
         if let Some(why) = refusal {
             let ids = (header.scid, header.dcid);
@@ -66,11 +64,6 @@ impl Endpoint {
             }
             return None;
         }
-        let is_busy = self.handshakes >= self.config.handshakes_before_retry;
-        if proof.is_none() && (is_busy || admission == Admission::OnProof) {
-            self.answer_with_retry(now, remote, header);
-            return None;
-        }
         let (original_dcid, retry_scid) = match &proof {
             Some(Proof { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
                 (*original_dcid, Some(*retry_scid))
@@ -79,6 +72,9 @@ impl Endpoint {
             None => (header.dcid, None),
         };
         // Without room it is as if the packet had been lost: the client repeats it.
+        if !self.make_half_open_room(now, remote.ip(), proof.is_some()) {
+            return None;
+        }
         let ration = self.handshake_memory.ration()?;
         let local_cid = self.new_cid(remote)?;
         let config = Arc::clone(&self.accept);
@@ -108,8 +104,10 @@ impl Endpoint {
         debug_assert_eq!(*connection.first_cid(), header.dcid);
         self.strangers -= 1;
         let handle = self.insert(connection);
+        let held = if proof.is_some() { Held::HalfOpen } else { Held::Claimed };
+        self.crowd.join(remote.ip(), held);
         if let Some(entry) = self.connections.get_mut(handle) {
-            entry.counted = self.crowd.join(remote.ip(), proof.is_some());
+            entry.held = held;
         }
         self.by_first.insert((remote, header.dcid), handle);
         Some(handle)

@@ -1,117 +1,160 @@
-//! How many connections one address has begun with this endpoint, so that no single host takes them
-//! all.
+//! What the peers of an endpoint hold of its places, by where they come from, so that no host and
+//! no network takes them all.
 //!
 //! Anybody can send first packets in the name of another. What counts against an address is
 //! therefore what has shown to come from it; what has not shown it makes this end ask for proof,
 //! and nothing else.
+//!
+//! One host has an IPv4 address, or 64 bits of IPv6, whose other half it chooses freely (RFC 4291
+//! section 2.5.4). One customer has up to 48 bits of IPv6 (RFC 6177), and nobody is routed with
+//! less than 24 bits of IPv4. Each of these counts, and may hold the more the larger it is.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Whether another connection from an address is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// Yes.
-    Taken,
-    /// Once it has shown that it comes from there.
-    OnProof,
-    /// No: the address has as many as it may.
-    Refused,
-}
+/// Bits of the networks that count, from the host on, and how many times as much as a host each may
+/// hold.
+const OF_IPV4: [(u32, usize); 2] = [(32, 1), (24, 4)];
+const OF_IPV6: [(u32, usize); 3] = [(64, 1), (56, 2), (48, 4)];
 
-/// How a connection counts.
+/// Loads are told in parts of this: it is a multiple of what networks may hold.
+pub(super) const SCALE: u64 = 4;
+
+/// What a connection holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// Not at all: this end has begun it, or there is no limit.
+pub(super) enum Held {
+    /// Nothing: this end has begun it, or it has been given up.
     #[default]
-    Not,
-    /// It says that it comes from its address.
+    Nothing,
+    /// Its handshake is under way. It says that it comes from its address.
     Claimed,
-    /// It has shown that it does.
-    Proved,
+    /// Its handshake is under way. It has shown that it comes from there.
+    HalfOpen,
+    /// A place: its handshake is done.
+    Place,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    claimed: usize,
-    proved: usize,
+    claimed: u32,
+    half_open: u32,
+    places: u32,
 }
 
-/// Connections by the address that they come from.
+impl Count {
+    fn of(&mut self, held: Held) -> Option<&mut u32> {
+        match held {
+            Held::Nothing => None,
+            Held::Claimed => Some(&mut self.claimed),
+            Held::HalfOpen => Some(&mut self.half_open),
+            Held::Place => Some(&mut self.places),
+        }
+    }
+}
+
+/// A network of addresses, or a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Network {
+    /// The first 64 bits of an IPv6 address, or the bits of an IPv4 address, as far as they count.
+    bits: u64,
+    /// How many they are; those of IPv6 are more than any of IPv4.
+    len: u32,
+}
+
+impl Network {
+    /// Whether an address is in it.
+    pub fn has(self, address: IpAddr) -> bool {
+        networks(address).any(|(network, _)| network == self)
+    }
+
+    /// Whether it is no more than a host.
+    pub fn is_host(self) -> bool {
+        matches!(self.len, 32 | 64)
+    }
+}
+
+/// The networks of an address, the host first, each with how many times as much it may hold.
+fn networks(of: IpAddr) -> impl Iterator<Item = (Network, usize)> {
+    let (bits, width, levels) = match of.to_canonical() {
+        IpAddr::V4(v4) => (u64::from(v4.to_bits()), 32, &OF_IPV4[..]),
+        IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64, 64, &OF_IPV6[..]),
+    };
+    levels.iter().map(move |(len, times)| {
+        (Network { bits: bits >> (width - len) << (width - len), len: *len }, *times)
+    })
+}
+
+/// What is held, by the networks that it is held from.
 #[derive(Debug)]
 pub(super) struct Crowd {
     max: usize,
-    counts: HashMap<IpAddr, Count>,
+    counts: HashMap<Network, Count>,
 }
 
 impl Crowd {
-    /// At most `max` of one address; `usize::MAX` = any number, and nothing is counted.
+    /// At most `max` of one host; `usize::MAX` = any number.
     pub fn new(max: usize) -> Self {
         Crowd { max, counts: HashMap::new() }
     }
 
-    /// Whether another one is taken.
-    pub fn admits(&self, from: IpAddr, is_proved: bool) -> Admission {
-        let count = self.counts.get(&host(from)).copied().unwrap_or_default();
-        if !is_proved && count.claimed.saturating_add(count.proved) >= self.max {
-            return Admission::OnProof;
-        }
-        if count.proved >= self.max { Admission::Refused } else { Admission::Taken }
+    fn count(&self, network: Network) -> Count {
+        self.counts.get(&network).copied().unwrap_or_default()
     }
 
-    /// One that was taken.
-    pub fn join(&mut self, from: IpAddr, is_proved: bool) -> Counted {
-        if self.max == usize::MAX {
-            return Counted::Not;
-        }
-        let count = self.counts.entry(host(from)).or_default();
-        let (of, counted) = if is_proved {
-            (&mut count.proved, Counted::Proved)
-        } else {
-            (&mut count.claimed, Counted::Claimed)
+    /// Whether an address has to show that it is there before it holds any more.
+    pub fn wants_proof(&self, from: IpAddr) -> bool {
+        networks(from).any(|(network, times)| {
+            let count = self.count(network);
+            let all = u64::from(count.claimed) + u64::from(count.half_open) + u64::from(count.places);
+            all >= self.max.saturating_mul(times) as u64
+        })
+    }
+
+    /// The smallest network of an address that holds as much of this as it may.
+    pub fn full(&self, from: IpAddr, held: Held) -> Option<Network> {
+        let is_full = |network: Network, times: usize| {
+            let mut count = self.count(network);
+            count.of(held).is_some_and(|count| *count as usize >= self.max.saturating_mul(times))
         };
-        *of += 1;
-        counted
+        networks(from).find(|(network, times)| is_full(*network, *times)).map(|(network, _)| network)
     }
 
-    /// Its handshake has shown that it comes from there. `false` = it is one too many.
-    #[must_use]
-    pub fn prove(&mut self, from: IpAddr, counted: &mut Counted) -> bool {
-        if *counted != Counted::Claimed {
-            return true;
-        }
-        let max = self.max;
-        let count = self.counts.entry(host(from)).or_default();
-        if count.proved >= max {
-            return false;
-        }
-        count.claimed = count.claimed.saturating_sub(1);
-        count.proved += 1;
-        *counted = Counted::Proved;
-        true
-    }
-
-    /// It is gone.
-    pub fn leave(&mut self, from: IpAddr, counted: &mut Counted) {
-        let host = host(from);
-        let Some(count) = self.counts.get_mut(&host) else { return };
-        match core::mem::take(counted) {
-            Counted::Not => {}
-            Counted::Claimed => count.claimed = count.claimed.saturating_sub(1),
-            Counted::Proved => count.proved = count.proved.saturating_sub(1),
-        }
-        if count.claimed == 0 && count.proved == 0 {
-            self.counts.remove(&host);
+    /// One more is held.
+    pub fn join(&mut self, from: IpAddr, held: Held) {
+        for (network, _) in networks(from) {
+            if let Some(count) = self.counts.entry(network).or_default().of(held) {
+                *count += 1;
+            }
         }
     }
-}
 
-/// What one host has for certain: an IPv4 address, or 64 bits of IPv6, whose other half it chooses
-/// freely (RFC 4291 section 2.5.4).
-fn host(of: IpAddr) -> IpAddr {
-    match of.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !u128::from(u64::MAX)).into()),
-        v4 @ IpAddr::V4(_) => v4,
+    /// It is held no more.
+    pub fn leave(&mut self, from: IpAddr, held: &mut Held) {
+        let held = core::mem::take(held);
+        if held == Held::Nothing {
+            return;
+        }
+        for (network, _) in networks(from) {
+            let Some(all) = self.counts.get_mut(&network) else { continue };
+            if let Some(count) = all.of(held) {
+                *count = count.saturating_sub(1);
+            }
+            if all.claimed == 0 && all.half_open == 0 && all.places == 0 {
+                self.counts.remove(&network);
+            }
+        }
+    }
+
+    /// How much of this is held where an address is: of its networks that which holds most for its
+    /// size. `apart_from` = those that the other address is in as well are left out; `None` = both
+    /// are of one host.
+    pub fn load(&self, of: IpAddr, held: Held, apart_from: Option<IpAddr>) -> Option<u64> {
+        let is_apart = |network: &Network| apart_from.is_none_or(|other| !network.has(other));
+        let of_network = |(network, times): (Network, usize)| {
+            let mut count = self.count(network);
+            count.of(held).map_or(0, |count| u64::from(*count) * SCALE / times as u64)
+        };
+        networks(of).filter(|(network, _)| is_apart(network)).map(of_network).max()
     }
 }
 
@@ -129,38 +172,59 @@ mod tests {
     #[test]
     fn what_is_only_claimed_keeps_nobody_out() {
         let mut crowd = Crowd::new(2);
-        let mut claimed = [crowd.join(ip(A), false), crowd.join(ip(A), false)];
-        assert_eq!(crowd.admits(ip(A), false), Admission::OnProof);
-        assert_eq!(crowd.admits(ip(A), true), Admission::Taken);
-        let mut proved = [crowd.join(ip(A), true), crowd.join(ip(A), true)];
-        assert_eq!(crowd.admits(ip(A), true), Admission::Refused);
-        assert_eq!(crowd.admits(ip("192.0.2.2"), false), Admission::Taken);
-        assert!(!crowd.prove(ip(A), &mut claimed[0]), "two have shown to come from there already");
-        crowd.leave(ip(A), &mut proved[0]);
-        assert!(crowd.prove(ip(A), &mut claimed[0]));
-        assert_eq!(crowd.admits(ip(A), true), Admission::Refused);
-        for counted in claimed.iter_mut().chain(&mut proved) {
-            crowd.leave(ip(A), counted);
+        assert!(!crowd.wants_proof(ip(A)));
+        for _ in 0..100 {
+            crowd.join(ip(A), Held::Claimed);
         }
+        assert!(crowd.wants_proof(ip(A)) && !crowd.wants_proof(ip("198.51.100.1")));
+        assert_eq!(crowd.full(ip(A), Held::HalfOpen).or(crowd.full(ip(A), Held::Place)), None);
+        crowd.join(ip(A), Held::Place);
+        crowd.join(ip(A), Held::Place);
+        assert!(crowd.full(ip(A), Held::Place).expect("full").is_host());
+        assert_eq!(crowd.full(ip("192.0.2.2"), Held::Place), None);
+        (0..100).for_each(|_| crowd.leave(ip(A), &mut Held::Claimed.clone()));
+        (0..2).for_each(|_| crowd.leave(ip(A), &mut Held::Place.clone()));
         assert!(crowd.counts.is_empty(), "nothing is kept of who is gone");
     }
 
     #[test]
-    fn one_network_of_ipv6_is_one_host_and_ipv4_within_ipv6_is_itself() {
+    fn networks_count_as_hosts_do_and_hold_more() {
         let mut crowd = Crowd::new(1);
-        crowd.join(ip("2001:db8::1"), true);
-        assert_eq!(crowd.admits(ip("2001:db8::ffff:2"), true), Admission::Refused);
-        assert_eq!(crowd.admits(ip("2001:db8:0:1::1"), true), Admission::Taken);
-        crowd.join(ip("::ffff:192.0.2.1"), true);
-        assert_eq!(crowd.admits(ip(A), true), Admission::Refused);
-        assert_eq!(crowd.admits(ip("::ffff:192.0.2.2"), true), Admission::Taken);
+        crowd.join(ip("2001:db8::1"), Held::Place);
+        let full = |crowd: &Crowd, from| crowd.full(ip(from), Held::Place);
+        assert!(full(&crowd, "2001:db8::ffff:2").expect("of one host").is_host());
+        assert_eq!(full(&crowd, "2001:db8:0:1::1"), None);
+        crowd.join(ip("2001:db8:0:1::1"), Held::Place);
+        assert_eq!(full(&crowd, "2001:db8:0:2::1").map(|network| network.len), Some(56));
+        assert_eq!(full(&crowd, "2001:db8:0:100::1"), None);
+        crowd.join(ip("2001:db8:0:100::1"), Held::Place);
+        crowd.join(ip("2001:db8:0:200::1"), Held::Place);
+        assert_eq!(full(&crowd, "2001:db8:0:300::1").map(|network| network.len), Some(48));
+        assert_eq!(full(&crowd, "2001:db8:1::1"), None);
+        crowd.join(ip("::ffff:192.0.2.1"), Held::Place);
+        assert!(full(&crowd, A).expect("IPv4 within IPv6 is itself").is_host());
+        (2..5).for_each(|n| crowd.join(ip(&format!("192.0.2.{n}")), Held::Place));
+        assert_eq!(full(&crowd, "192.0.2.9").map(|network| network.len), Some(24));
+        assert_eq!(full(&crowd, "192.0.3.9"), None);
     }
 
+    /// Who shares a network is told apart by what is not shared.
     #[test]
-    fn without_a_limit_nothing_is_counted() {
+    fn loads_are_compared_where_addresses_differ() {
         let mut crowd = Crowd::new(usize::MAX);
-        assert_eq!(crowd.join(ip(A), true), Counted::Not);
-        assert_eq!(crowd.admits(ip(A), false), Admission::Taken);
-        assert!(crowd.counts.is_empty());
+        (0..40).for_each(|n| crowd.join(ip(&format!("2001:db8:0:{n:x}::1")), Held::Place));
+        (0..3).for_each(|_| crowd.join(ip("2001:db8:0:ff::1"), Held::Place));
+        crowd.join(ip(A), Held::Place);
+        let load = |of, apart_from: Option<&str>| crowd.load(ip(of), Held::Place, apart_from.map(ip));
+        assert_eq!(
+            load("2001:db8:0:1::1", Some(A)),
+            Some(43 * SCALE / 2),
+            "for its size, the /56 holds most"
+        );
+        assert_eq!(load(A, Some("2001:db8:0:1::1")), Some(SCALE));
+        assert_eq!(load("2001:db8:0:1::1", Some("2001:db8:0:ff::1")), Some(SCALE));
+        assert_eq!(load("2001:db8:0:ff::1", Some("2001:db8:0:1::1")), Some(3 * SCALE));
+        assert_eq!(load("2001:db8:0:ff::1", Some("2001:db8:0:ff::2")), None);
+        assert_eq!(load("192.0.2.9", None), Some(SCALE / 4));
     }
 }

@@ -21,9 +21,7 @@ impl Endpoint {
     pub fn on_moved(&mut self, now: Time, local: Option<IpAddr>) {
         let handles: Vec<_> = self.connections.handles().collect();
         for handle in &handles {
-            if let Some((host, learnt)) =
-                self.peek(*handle).and_then(|c| Some((c.remote().ip(), c.learnt()?)))
-            {
+            if let Some((host, learnt)) = self.peek(*handle).and_then(|c| c.learnt_of()) {
                 self.history.note(host, learnt);
             }
         }
@@ -99,8 +97,14 @@ impl Endpoint {
         ecn: Option<crate::connection::Ecn>,
         datagram: &mut [u8],
     ) -> bool {
-        let news = News { place, known: self.history.of(place.remote.ip(), now), luck: self.rng.next_u64() };
-        let entry = self.connections.get_mut(handle);
-        entry.is_some_and(|e| e.connection.handle_from_elsewhere(now, (news, id), ecn, datagram))
+        let luck = [self.rng.next_u64(), self.rng.next_u64()];
+        let news = News { place, known: self.history.of(place.remote.ip(), now), luck };
+        let Some(entry) = self.connections.get_mut(handle) else { return false };
+        let is_peers = entry.connection.handle_from_elsewhere(now, (news, id), ecn, datagram);
+        if !is_peers && !entry.connection.is_open() {
+            // It may be one forgery too many.
+            self.touch(handle);
+        }
+        is_peers
     }
 }

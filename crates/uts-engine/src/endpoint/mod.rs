@@ -3,9 +3,9 @@
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at
 //! most answered with less than three times its size.
 //!
-//! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one
-//!   address: [`crowd`]; connections that go elsewhere: [`following`]; what belongs to no
-//!   connection: [`strangers`];
+//! * what comes in: [`routing`]; connections that others begin: [`accepting`], who has a place and
+//!   who gives one up: [`places`], what is held from where: [`crowd`]; connections that go
+//!   elsewhere: [`following`]; what belongs to no connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
@@ -16,6 +16,7 @@ pub(crate) mod history;
 mod ids;
 mod limits;
 mod peers;
+mod places;
 mod routing;
 mod strangers;
 mod table;
@@ -130,8 +131,13 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
-    /// How many connections each address has begun.
+    /// What is held from each address.
     crowd: Crowd,
+    /// Connections that others have begun and whose handshake is done, how many of them have shown
+    /// keys, and those that this end has begun.
+    places: usize,
+    places_of_keys: usize,
+    own: usize,
     /// What the last peer to show any has shown.
     certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// What they have in flight, by peer.
@@ -191,6 +197,9 @@ impl Endpoint {
             telling: VecDeque::new(),
             accepted: VecDeque::new(),
             crowd,
+            places: 0,
+            places_of_keys: 0,
+            own: 0,
             certificates: None,
             peers,
             history: History::default(),
@@ -223,7 +232,7 @@ impl Endpoint {
         config: impl Into<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionHandle, ConnectError> {
         let config = config.into();
-        if self.connections.len() >= self.config.connections_max {
+        if self.own + self.places >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
         let proposal = match &self.proposed {
@@ -268,6 +277,7 @@ impl Endpoint {
         }
         let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.handshakes += usize::from(connection.side() == Side::Server);
+        self.own += usize::from(connection.side() == Side::Client);
         let handle = self.connections.insert(connection, self.peers.join(remote));
         if local_cid.is_empty() {
             self.by_remote.insert(remote, handle);
@@ -454,7 +464,11 @@ impl Endpoint {
             let allowance = self.peers.allowance_of(&entry.share);
             let polled = connection.poll_transmit(now, allowance, buffer);
             self.peers.on_polled(handle, &mut entry.share, connection.in_flight_bytes(), polled);
-            let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn(now));
+            let aside = if polled.is_aside { connection.aside_place() } else { None };
+            let (remote, local, ecn) = match aside {
+                Some(place) => (place.remote, place.local, None),
+                None => (connection.remote(), connection.local(), connection.ecn(now)),
+            };
             entry.is_ready = polled.has_more;
             enlist(&mut entry.is_stale, || self.stale.push(handle));
             if entry.is_ready {
@@ -524,8 +538,8 @@ impl Endpoint {
         self.timers.remove(&(entry.timer, handle));
         entry.timer = Time::NEVER;
         let is_kept = connection.has_unread() && !entry.is_released;
-        if let Some(learnt) = connection.learnt() {
-            self.history.note(connection.remote().ip(), learnt);
+        if let Some((host, learnt)) = connection.learnt_of() {
+            self.history.note(host, learnt);
         }
         let (remote, first_cid) = (entry.first_remote, *connection.first_cid());
         for id in connection.own_ids().chain([connection.local_cid()]) {
@@ -545,7 +559,8 @@ impl Endpoint {
         self.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {
             self.peers.leave(&mut entry.share);
-            self.crowd.leave(entry.first_remote.ip(), &mut entry.counted);
+            self.own -= usize::from(entry.connection.side() == Side::Client);
+            self.leave_place(handle);
             self.connections.remove(handle);
             self.accepted.retain(|h| *h != handle);
         }

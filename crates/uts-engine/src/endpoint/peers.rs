@@ -309,7 +309,7 @@ mod tests {
 
     /// It has sent something, and perhaps waited with more.
     fn polled(has_waited: bool) -> Polled {
-        Polled { segment_bytes: Some(1), has_waited, has_more: true }
+        Polled { segment_bytes: Some(1), has_waited, has_more: true, is_aside: false }
     }
 
     const WAITING_MAX: u64 = 1 << 20;

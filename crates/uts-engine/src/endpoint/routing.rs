@@ -98,7 +98,7 @@ impl Endpoint {
 
     /// A datagram of a handshake was taken in, which may have ended it.
     fn on_handshake_packet(&mut self, now: Time, handle: ConnectionHandle) {
-        let Some(Entry { connection, counted, first_remote, .. }) = self.connections.get_mut(handle) else {
+        let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else {
             return;
         };
         if connection.is_handshaking() {
@@ -107,11 +107,11 @@ impl Endpoint {
         connection.share_certificates(&mut self.certificates);
         if connection.side() == Side::Server {
             self.handshakes = self.handshakes.saturating_sub(1);
-            if connection.is_open() && !self.crowd.prove(first_remote.ip(), counted) {
-                connection.refuse(now, super::accepting::TOO_MANY_OF_ADDRESS);
+            if connection.is_open() {
+                self.take_place(now, handle);
             }
             // One whose client closes with its last flight has been open, too.
-            let is_accepted = connection.is_open() || connection.was_closed_by_peer();
+            let is_accepted = self.peek(handle).is_some_and(|c| c.is_open() || c.was_closed_by_peer());
             self.accepted.extend(is_accepted.then_some(handle));
         }
     }

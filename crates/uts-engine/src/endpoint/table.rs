@@ -4,7 +4,7 @@
 //! A handle holds a place in the table and a serial number, so that it is never reused while the
 //! endpoint lives.
 
-use super::crowd::Counted;
+use super::crowd::Held;
 use super::following::ResetKey;
 use super::peers::Share;
 use crate::connection::Connection;
@@ -44,8 +44,12 @@ pub(super) struct Entry {
     pub is_released: bool,
     /// Where its peer was first.
     pub first_remote: SocketAddr,
-    /// How it counts against that address, wherever the peer has gone since.
-    pub counted: Counted,
+    /// What it holds that counts against that address, wherever the peer has gone since.
+    pub held: Held,
+    /// The key of its client was verified.
+    pub is_vouched: bool,
+    /// When it began, or took its place.
+    pub since: Time,
     /// Under which word it is found, if its peer has given one.
     pub reset: Option<Box<ResetKey>>,
     serial: u32,
@@ -79,10 +83,16 @@ impl Table {
         self.slots.iter().map(|(place, entry)| handle(entry.serial, place))
     }
 
+    /// Every so many of them, from this one on.
+    pub fn entries(&self, start: usize, step: usize) -> impl Iterator<Item = (ConnectionHandle, &Entry)> {
+        let at = |place| self.slots.get(place).map(|entry| (handle(entry.serial, place), &**entry));
+        (start..self.slots.capacity()).step_by(step).filter_map(at)
+    }
+
     pub fn insert(&mut self, connection: Connection, share: Share) -> ConnectionHandle {
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
-        let first_remote = connection.remote();
+        let (first_remote, since) = (connection.remote(), connection.heard_at());
         let place = self.slots.insert(Box::new(Entry {
             connection,
             deadline: Time::NEVER,
@@ -93,7 +103,9 @@ impl Table {
             is_stale: false,
             is_released: false,
             first_remote,
-            counted: Counted::Not,
+            held: Held::Nothing,
+            is_vouched: false,
+            since,
             reset: None,
             serial,
         }));

@@ -186,6 +186,14 @@ pub enum RequirementError {
     /// No named profile of that name.
     #[error("{0}")]
     Profile(String),
+    /// A peer may not ask for it.
+    #[error("{name} {why}")]
+    NotForPeers {
+        /// The property.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// A pin that the library cannot follow.
     #[error("{name}: `{value}` cannot be used: {why}")]
     Pin {
@@ -270,6 +278,27 @@ impl Requirements {
         }
         let property = property::find(name).ok_or_else(|| property::unknown(name, value))?;
         property.set(self, value)
+    }
+
+    /// Sets a property as the peer asks it of what this end sends. `own` = what this end's own side
+    /// has set: what that says of congestion control, rates, time-outs, protection and mechanisms
+    /// is never for peers, nor is a bound of its own rates, nor that it yields to all others.
+    ///
+    /// # Errors
+    /// [`RequirementError::NotForPeers`], and as [`Requirements::set`]. Nothing has changed then.
+    pub fn set_for_peer(
+        &mut self,
+        own: &Requirements,
+        name: &str,
+        value: &str,
+    ) -> Result<(), RequirementError> {
+        let (name, value) = (name.trim(), value.trim());
+        if name.starts_with(PREFIX) || name == NAMED {
+            let why = "is for each end to choose for itself";
+            return Err(RequirementError::NotForPeers { name: name.to_owned(), why });
+        }
+        let property = property::find(name).ok_or_else(|| property::unknown(name, value))?;
+        property.set_for_peer(own, self, value)
     }
 
     /// Sets all that a named profile lists.
@@ -371,6 +400,11 @@ impl fmt::Display for Requirements {
         }
         Ok(())
     }
+}
+
+/// Whether a peer may be asked for the property of this name, about what it sends.
+pub fn is_for_peers(name: &str) -> bool {
+    property::find(name.trim()).is_some_and(Property::is_for_peers)
 }
 
 /// The known word most like `text`, if any is like it at all.

@@ -2,6 +2,7 @@
 
 use super::value::{self, Words};
 use super::{Direction, Preference, RequirementError, Requirements, Security};
+use uts_functions::Rate;
 
 /// What UTS makes of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,19 @@ pub enum Effect {
     Connection,
     /// Accepted, and without effect here.
     Accepted,
+}
+
+/// Whether a peer may ask this end for it, about what this end sends to that peer. What is owed to
+/// others is never for peers: congestion control, rates that sending needs, time-outs, protection,
+/// and which mechanisms are used. (selection.md S-42)
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ForPeers {
+    /// No.
+    Never,
+    /// Unless what this end has set itself is of use to others.
+    Unless(fn(own: &Requirements) -> bool),
+    /// Anything that is no more than what this end has set: a bound is put on what was asked.
+    Within(fn(own: &Requirements, asked: &mut Requirements)),
 }
 
 type Parser = fn(&mut Requirements, &str) -> Result<(), String>;
@@ -29,6 +43,7 @@ pub struct Property {
     pub fixed: bool,
     /// What it asks, in one line.
     pub what: &'static str,
+    peers: ForPeers,
     parse: Parser,
     show: fn(&Requirements) -> String,
     refuse: Refusal,
@@ -66,6 +81,34 @@ impl Property {
         self.effect != Effect::Steers && self.name != "connPriority" || STEERING.contains(&self.name)
     }
 
+    /// Whether a peer may ask this end for it.
+    pub fn is_for_peers(&self) -> bool {
+        !matches!(self.peers, ForPeers::Never)
+    }
+
+    /// Sets it as a peer asks, who asks it of an end with requirements of its `own`.
+    pub(super) fn set_for_peer(
+        &self,
+        own: &Requirements,
+        requirements: &mut Requirements,
+        text: &str,
+    ) -> Result<(), RequirementError> {
+        let refused = |why| Err(RequirementError::NotForPeers { name: self.name.to_owned(), why });
+        let mut changed = requirements.clone();
+        self.set(&mut changed, text)?;
+        match self.peers {
+            ForPeers::Never => return refused("is for each end to choose for itself"),
+            ForPeers::Unless(is_kept) => {
+                if is_kept(own) && (self.show)(own) != (self.show)(&changed) {
+                    return refused("was set at the other end, which keeps to it");
+                }
+            }
+            ForPeers::Within(bound) => bound(own, &mut changed),
+        }
+        *requirements = changed;
+        Ok(())
+    }
+
     /// Takes its value over from other requirements.
     pub(crate) fn copy(&self, from: &Requirements, to: &mut Requirements) {
         // What one has shown the other can read.
@@ -101,6 +144,11 @@ const SECONDS: &str = "a time in seconds (or with a unit: us, ms, s, min, h, d),
 const COVERAGE: &str = "a number of bytes, or `full-coverage`";
 const RATE: &str = "a rate in bit/s (or with a unit: kbit/s, Mbit/s, MB/s), or `unlimited`";
 
+/// The lower of two rates, of which `None` is no bound.
+fn lower(a: Option<Rate>, b: Option<Rate>) -> Option<Rate> {
+    a.into_iter().chain(b).min()
+}
+
 fn offered(_: &Requirements) -> Option<&'static str> {
     None
 }
@@ -113,12 +161,37 @@ const fn property(
     parse: Parser,
     show: fn(&Requirements) -> String,
 ) -> Property {
-    Property { name, expected, effect, fixed: false, what, parse, show, refuse: offered }
+    Property {
+        name,
+        expected,
+        effect,
+        fixed: false,
+        what,
+        peers: ForPeers::Never,
+        parse,
+        show,
+        refuse: offered,
+    }
 }
 
 impl Property {
     const fn fixed(mut self) -> Self {
         self.fixed = true;
+        self
+    }
+
+    const fn for_peers(mut self) -> Self {
+        self.peers = ForPeers::Unless(|_| false);
+        self
+    }
+
+    const fn for_peers_unless(mut self, is_kept: fn(&Requirements) -> bool) -> Self {
+        self.peers = ForPeers::Unless(is_kept);
+        self
+    }
+
+    const fn for_peers_within(mut self, bound: fn(&Requirements, &mut Requirements)) -> Self {
+        self.peers = ForPeers::Within(bound);
         self
     }
 
@@ -188,15 +261,18 @@ macro_rules! rate {
 
 /// All properties that can be set from text. Those of RFC 9622 come first, in its order.
 pub static PROPERTIES: &[Property] = &[
-    preference!("reliability", reliability, Steers, "all data arrives"),
+    preference!("reliability", reliability, Steers, "all data arrives").for_peers(),
     preference!(
         "preserveMsgBoundaries",
         preserve_msg_boundaries,
         Steers,
         "the receiver gets messages as they were sent"
-    ),
-    preference!("perMsgReliability", per_msg_reliability, Steers, "each message says whether it must arrive"),
-    preference!("preserveOrder", preserve_order, Steers, "data is handed over in the order of sending"),
+    )
+    .for_peers(),
+    preference!("perMsgReliability", per_msg_reliability, Steers, "each message says whether it must arrive")
+        .for_peers(),
+    preference!("preserveOrder", preserve_order, Steers, "data is handed over in the order of sending")
+        .for_peers(),
     preference!("zeroRttMsg", zero_rtt_msg, Accepted, "a message in the first packet").fixed().refused_if(
         |r| {
             (r.zero_rtt_msg == Preference::Require)
@@ -251,7 +327,8 @@ pub static PROPERTIES: &[Property] = &[
         "importance among the flows of a connection",
         |r, v| value::number(v).map(|n| r.conn_priority = n),
         |r| r.conn_priority.to_string(),
-    ),
+    )
+    .for_peers(),
     time!(
         "connTimeout",
         conn_timeout,
@@ -272,7 +349,8 @@ pub static PROPERTIES: &[Property] = &[
         "`weighted-fair-queueing`, `fair-capacity`, `priority` or `earliest-deadline`",
         Connection,
         "how the flows of a connection share it"
-    ),
+    )
+    .for_peers(),
     word!(
         "connCapacityProfile",
         conn_capacity_profile: super::CapacityProfile,
@@ -280,12 +358,16 @@ pub static PROPERTIES: &[Property] = &[
          constant-rate, capacity-seeking)",
         Steers,
         "what is expected of capacity and delay"
-    ),
+    )
+    .for_peers_unless(|own| own.conn_capacity_profile == super::CapacityProfile::Scavenger),
     rate!("minSendRate", min_send_rate, Steers, "the rate that sending needs"),
     rate!("minRecvRate", min_recv_rate, Connection, "the rate that receiving needs"),
-    rate!("maxSendRate", max_send_rate, Steers, "the rate that sending never exceeds"),
-    rate!("maxRecvRate", max_recv_rate, Connection, "the rate that receiving never exceeds"),
-    time!("msgLifetime", msg_lifetime, millis, Steers, "an undelivered message is worthless after this time"),
+    rate!("maxSendRate", max_send_rate, Steers, "the rate that sending never exceeds")
+        .for_peers_within(|own, asked| asked.max_send_rate = lower(own.max_send_rate, asked.max_send_rate)),
+    rate!("maxRecvRate", max_recv_rate, Connection, "the rate that receiving never exceeds")
+        .for_peers_within(|own, asked| asked.max_recv_rate = lower(own.max_recv_rate, asked.max_recv_rate)),
+    time!("msgLifetime", msg_lifetime, millis, Steers, "an undelivered message is worthless after this time")
+        .for_peers(),
     property(
         "msgChecksumLen",
         COVERAGE,

@@ -166,3 +166,146 @@ fn distance_counts_edits() {
     assert_eq!(distance(&chars(""), &chars("abc")), 3);
     assert_eq!(distance(&chars("same"), &chars("same")), 0);
 }
+
+/// Whatever a peer asks for, what is owed to others stays as this end has it.
+#[test]
+fn no_request_of_a_peer_changes_what_is_owed_to_others() {
+    use crate::selector::{self, Library};
+    use uts_functions::PathFacts;
+    use uts_functions::mechanism::Promise;
+    const OWED: [Function; 6] = [
+        Function::Congestion,
+        Function::Rate,
+        Function::Timing,
+        Function::Finding,
+        Function::Protection,
+        Function::Detection,
+    ];
+    let words = [
+        "require",
+        "prefer",
+        "no-preference",
+        "avoid",
+        "prohibit",
+        "default",
+        "scavenger",
+        "low-latency-interactive",
+        "low-latency-non-interactive",
+        "constant-rate",
+        "capacity-seeking",
+        "weighted-fair-queueing",
+        "fair-capacity",
+        "priority",
+        "earliest-deadline",
+        "bidirectional",
+        "unidirectional-send",
+        "unidirectional-receive",
+        "disabled",
+        "passive",
+        "infinite",
+        "unlimited",
+        "full-coverage",
+        "required",
+        "unprotected",
+        "on",
+        "off",
+        "all",
+        "none",
+        "congestion/none,rate/none,timing/fixed,protection/none,flow/none",
+        "delay,jitter,rate,order,reliability",
+        "0",
+        "1",
+        "20",
+        "1ms",
+        "1us",
+        "100ms",
+        "10s",
+        "1bit/s",
+        "1Mbit/s",
+        "100Gbit/s",
+    ];
+    let operators: [&[&str]; 6] = [
+        &[],
+        &["connCapacityProfile=scavenger"],
+        &["uts.profile.congestion=bbr", "uts.profile.timing=fixed(timeout=500)"],
+        &["maxSendRate=2Mbit/s", "maxRecvRate=3Mbit/s"],
+        &["congestionControl=avoid", "reliability=avoid"],
+        &["uts.maxDelay=100ms", "preserveMsgBoundaries=require"],
+    ];
+    let names = PROPERTIES.iter().map(|property| property.name.to_owned());
+    let pins = Function::ALL.iter().map(|function| format!("{PREFIX}{}", function.name()));
+    let names: Vec<String> = names.chain(pins).chain([NAMED.to_owned()]).collect();
+    let path = PathFacts::default();
+    let chosen =
+        |r: &Requirements| selector::select(r, &path, &Library::offered(r), None).ok().map(|s| s.profile);
+    let mut taken = 0;
+    for operator in operators {
+        let mut own = Requirements::default();
+        operator.iter().for_each(|text| own.assign(text).expect("offered"));
+        let as_it_is = chosen(&own).expect("they go together");
+        for name in &names {
+            let mechanisms = uts_functions::library::all().map(|m| m.name);
+            for value in words.into_iter().chain(mechanisms) {
+                // As it is written, and as a parser may still take it.
+                for spelled in [name.clone(), format!(" {name} ")] {
+                    let mut asked = own.clone();
+                    if asked.set_for_peer(&own, &spelled, value).is_err() {
+                        assert_eq!(asked, own, "{name}={value} was refused");
+                        continue;
+                    }
+                    taken += 1;
+                    assert!(is_for_peers(name), "{name}={value} was taken");
+                    for (kept, own) in [
+                        (asked.congestion_control.to_string(), own.congestion_control.to_string()),
+                        (asked.keep_alive.to_string(), own.keep_alive.to_string()),
+                        (asked.consents.to_string(), own.consents.to_string()),
+                        (format!("{:?}", asked.pins), format!("{:?}", own.pins)),
+                        (format!("{:?}", asked.min_send_rate), format!("{:?}", own.min_send_rate)),
+                        (format!("{:?}", asked.keep_alive_timeout), format!("{:?}", own.keep_alive_timeout)),
+                        (
+                            format!("{:?}", (asked.security, asked.adapt)),
+                            format!("{:?}", (own.security, own.adapt)),
+                        ),
+                    ] {
+                        assert_eq!(kept, own, "{name}={value}");
+                    }
+                    for (asked, own) in
+                        [(asked.max_send_rate, own.max_send_rate), (asked.max_recv_rate, own.max_recv_rate)]
+                    {
+                        assert!(
+                            own.is_none_or(|own| asked.is_some_and(|asked| asked <= own)),
+                            "{name}={value}"
+                        );
+                    }
+                    let Some(profile) = chosen(&asked) else { continue };
+                    for function in OWED {
+                        let (asked, own) = (profile.get(function), as_it_is.get(function));
+                        if asked == own {
+                            continue;
+                        }
+                        // What is as restrained, or keeps a lower rate, is no worse for others.
+                        let is_restrained = match function {
+                            Function::Congestion => {
+                                profile.promises(function, Promise::Restraint)
+                                    || !as_it_is.promises(function, Promise::Restraint)
+                            }
+                            Function::Rate => {
+                                name == "maxSendRate" && profile.promises(function, Promise::Rate)
+                            }
+                            _ => false,
+                        };
+                        assert!(is_restrained, "{operator:?}, {name}={value}: {asked:?} instead of {own:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(taken > 500, "{taken} requests were taken: the list is empty");
+    let mut r = Requirements::default();
+    let error =
+        r.set_for_peer(&Requirements::default(), "congestionControl", "prohibit").expect_err("refused");
+    assert_eq!(error.to_string(), "congestionControl is for each end to choose for itself");
+    let own = Requirements { conn_capacity_profile: CapacityProfile::Scavenger, ..Requirements::default() };
+    assert!(own.clone().set_for_peer(&own, "connCapacityProfile", "default").is_err(), "it was set here");
+    assert!(own.clone().set_for_peer(&own, "connCapacityProfile", "scavenger").is_ok());
+}

@@ -4,7 +4,7 @@
 use crate::joined::{CLIENT, Pair, SERVER, address};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use uts_engine::{CloseReason, Direction, Endpoint, EndpointConfig, Event};
+use uts_engine::{CloseReason, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event};
 use uts_functions::Function;
 
 /// Bad datagrams made out of good ones.
@@ -247,13 +247,16 @@ fn an_address_has_its_part_and_no_more() {
     let config = EndpointConfig { connections_per_address_max: 2, ..EndpointConfig::default() };
     let mut pair = Pair::new(config);
     pair.settle(200);
-    pair.connect();
-    pair.settle(400);
+    pair.works();
+    let first = (core::mem::replace(&mut pair.client, ConnectionHandle(0)), pair.server.expect("connected"));
+    pair.client = pair.connect();
+    pair.settle(600);
+    pair.works();
     assert_eq!(pair.ends[SERVER].len(), 2);
     for turn in 1..3 {
         pair.connect();
         // A refusal is a hint, kept until the handshake is given up.
-        pair.settle(11_000 * turn);
+        pair.settle(1_000 + 11_000 * turn);
         let last = pair.events[CLIENT].last();
         let Some(Event::Closed(reason)) = last else { panic!("{:?}", pair.events[CLIENT]) };
         assert!(
@@ -263,12 +266,13 @@ fn an_address_has_its_part_and_no_more() {
         assert_eq!(pair.ends[SERVER].len(), 2);
     }
     // A place that becomes free is taken again.
-    let (now, first) = (pair.now, pair.client);
-    pair.ends[CLIENT].connection(first).expect("it is there").close(now, 0, "");
-    pair.settle(24_000);
+    let now = pair.now;
+    pair.ends[CLIENT].connection(first.0).expect("it is there").close(now, 0, "");
+    pair.ends[SERVER].release(first.1);
+    pair.settle(25_000);
     assert_eq!(pair.ends[SERVER].len(), 1);
     pair.client = pair.connect();
-    pair.settle(25_000);
+    pair.settle(26_000);
     pair.works();
 }
 
@@ -276,6 +280,8 @@ fn an_address_has_its_part_and_no_more() {
 fn a_full_endpoint_says_so() {
     let mut pair = Pair::new(EndpointConfig { connections_max: 1, ..EndpointConfig::default() });
     pair.settle(200);
+    // It has something under way: who has nothing makes room.
+    pair.works();
     pair.connect();
     pair.settle(9_000);
     assert_eq!(pair.events[CLIENT].last(), Some(&Event::Connected), "a refusal is a hint");

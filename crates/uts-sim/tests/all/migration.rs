@@ -272,7 +272,9 @@ fn a_copy_that_overtakes_takes_no_connection_away() {
         let genuine = write(&mut pair);
         let brought: usize = genuine.iter().map(|(_, datagram)| datagram.len()).sum();
         let mut to_attacker = deliver(&mut pair, SERVER_END, address(66), &genuine);
-        assert!(to_attacker.iter().all(|(to, _)| *to == address(66)), "{to_attacker:?}");
+        // M-12: where it was, the peer is asked whether it still is, and sent nothing else.
+        let is_aside = |(to, bytes): &(SocketAddr, Vec<u8>)| *to == address(0) && bytes.len() < 50;
+        assert!(to_attacker.iter().all(|sent| sent.0 == address(66) || is_aside(sent)), "{to_attacker:?}");
         // The genuine ones come late: they are no news.
         to_attacker.extend(deliver(&mut pair, SERVER_END, address(0), &genuine));
         let end = pair.now + Duration::from_secs(if waits { 8 } else { 0 });
@@ -363,4 +365,114 @@ fn a_port_that_changes_in_the_handshake_ends_nothing() {
         let progress = &transfers.progress[&1];
         assert_eq!(progress.closed, None, "{after_ms} ms");
     }
+}
+
+/// What is in the air between two ends, 20 ms from each other: when it arrives, at which end, and
+/// from where.
+type Air = std::collections::VecDeque<(Time, usize, SocketAddr, Vec<u8>)>;
+
+/// A client asks ten times a second for ten seconds. Somebody sees all that it sends, and has
+/// copies of it arrive first, from as many places as are given. Says how many answers came, within
+/// half a second each, and how many bytes went to whom had not asked for them.
+fn answers_beside_copies(from: &[u8]) -> (usize, usize, usize) {
+    const DELAY: Duration = Duration::from_millis(20);
+    let mut pair = connected();
+    let (client, server) = (pair.client, pair.server.expect("connected"));
+    let (mut air, mut answered, mut astray, mut copied) = (Air::new(), 0, 0, 0);
+    let begun = pair.now;
+    let mut asked: std::collections::BTreeMap<uts_engine::FlowId, Time> = std::collections::BTreeMap::new();
+    let (mut next_ask, end) = (begun, begun + Duration::from_secs(10));
+    while pair.now < end {
+        if pair.now >= next_ask {
+            next_ask += Duration::from_millis(100);
+            let now = pair.now;
+            let open = pair.ends[CLIENT].connection(client).expect("open");
+            if let Ok(flow) = open.open_flow(FlowOptions::default()) {
+                open.write(now, flow, bytes::Bytes::from_static(b"a question")).expect("room");
+                open.finish(flow);
+                asked.insert(flow, now);
+            }
+        }
+        while let Some((_, end, from, mut datagram)) = air.pop_front_if(|(at, ..)| *at <= pair.now) {
+            pair.ends[end].handle_datagram(pair.now, from, None, &mut datagram);
+        }
+        let now = pair.now;
+        for end in [CLIENT, SERVER_END] {
+            pair.ends[end].handle_timeout(now);
+            let events = core::mem::take(&mut pair.events[end]);
+            for event in events {
+                let Event::Readable(flow) = event else { continue };
+                let handle = if end == CLIENT { client } else { server };
+                let open = pair.ends[end].connection(handle).expect("open");
+                while open.accept_flow().is_some() {}
+                while let Ok(Read::Bytes(_, data)) = open.read(now, flow, 1000) {
+                    if end == SERVER_END {
+                        let _ = open.write(now, flow, data);
+                        open.finish(flow);
+                    } else if asked.remove(&flow).is_some_and(|at| now.since(at) < Duration::from_millis(500))
+                    {
+                        answered += 1;
+                    }
+                }
+            }
+            for (to, datagram) in pair.drain(end) {
+                let arrives = now + DELAY;
+                if end == CLIENT {
+                    for (copy, host) in from.iter().enumerate() {
+                        let is_turn = copied % from.len() == copy;
+                        if is_turn {
+                            air.push_back((arrives, SERVER_END, address(*host), datagram.clone()));
+                        }
+                    }
+                    copied += 1;
+                    air.push_back((arrives, SERVER_END, address(0), datagram));
+                } else if to == address(0) {
+                    air.push_back((arrives, CLIENT, address(1), datagram));
+                } else {
+                    astray += datagram.len();
+                }
+            }
+        }
+        let due = |end: &mut uts_engine::Endpoint| end.poll_timeout().unwrap_or(Time::NEVER);
+        let [a, b] = &mut pair.ends;
+        let next = due(a).min(due(b)).min(next_ask).min(air.front().map_or(Time::NEVER, |(at, ..)| *at));
+        pair.now = next.max(now + Duration::from_micros(1));
+    }
+    assert!(pair.ends[SERVER_END].peek(server).is_some_and(|c| c.is_open()), "it lives");
+    (answered, astray, asked.len())
+}
+
+/// M-4, M-12: who has copies of each packet arrive first holds nothing up, from one place or many.
+#[test]
+fn copies_of_each_packet_hold_a_connection_up_for_little() {
+    let (undisturbed, ..) = answers_beside_copies(&[]);
+    assert!(undisturbed >= 99, "{undisturbed}");
+    for places in [&[66][..], &[66, 67, 68, 69, 70, 71, 72]] {
+        let (answered, astray, open) = answers_beside_copies(places);
+        println!("{} places: {answered} of 100 answers, {astray} B astray, {open} open", places.len());
+        assert!(answered >= 90, "{answered} of 100 answers beside copies from {places:?}");
+        assert!(astray < 20_000, "{astray} B went astray");
+    }
+}
+
+/// M-14: who forges from elsewhere is counted as who forges from the peer's place is.
+#[test]
+fn forgeries_count_wherever_they_come_from() {
+    let mut pair = connected();
+    let server = pair.server.expect("connected");
+    let good = pair.sent[CLIENT].iter().rev().find(|d| d[0] & 0x80 == 0).expect("a short packet").clone();
+    let count = |pair: &Pair| pair.ends[SERVER_END].peek(server).expect("open").stats().dropped_forged;
+    let before = count(&pair);
+    for (n, from) in [address(0), address(66), address(67)].into_iter().enumerate() {
+        let mut forged = good.clone();
+        *forged.last_mut().expect("bytes") ^= 1;
+        pair.inject(SERVER_END, from, &forged);
+        assert_eq!(count(&pair), before + n as u64 + 1, "from {from}");
+    }
+    // A packet of the handshake, which is over, is no better.
+    let long = pair.sent[CLIENT].iter().rev().find(|d| d[0] & 0x80 != 0).expect("a long packet").clone();
+    let at = count(&pair);
+    pair.inject(SERVER_END, address(0), &long);
+    assert!(count(&pair) >= at);
+    pair.works();
 }

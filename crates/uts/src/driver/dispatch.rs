@@ -1,6 +1,8 @@
 //! From the engine's events to the handles that wait for them.
 
+use super::per_key::{self, Joined};
 use super::{Inner, Shared, gone};
+use crate::AuthorizedKeys;
 use crate::connection::peer_key;
 use core::num::NonZeroUsize;
 use core::task::Waker;
@@ -11,7 +13,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
-use uts_functions::PathFacts;
+use uts_functions::{PathFacts, Time};
 use uts_units::printable;
 
 /// Events that are kept for the first subscriber. A connection without one has few.
@@ -263,6 +265,7 @@ impl Inner {
                 self.engine.release(handle);
             }
         }
+        has_new |= self.per_key.has_waiting() && self.admit_settled(shared);
         if let Some(recording) = &mut self.recording {
             recording.on_turn(&mut self.engine);
         }
@@ -275,20 +278,64 @@ impl Inner {
     fn admit(&mut self, shared: &Shared, handle: ConnectionHandle) -> bool {
         if self.is_listening {
             let key = self.per_key.counts().then(|| peer_key(self.engine.peek(handle)?)).flatten();
-            if let Some(Err(why)) = key.map(|key| self.per_key.join(handle, key)) {
+            let Some(key) = key else { return self.settle(shared, handle, Joined::Yes) };
+            let (now, engine) = (shared.clock.now(), &mut self.engine);
+            let joined = self.per_key.join(handle, key, |among| per_key::ask_silent(engine, now, among));
+            return self.settle(shared, handle, joined);
+        }
+        self.engine.release(handle);
+        false
+    }
+
+    /// Says what becomes of a new connection; whether it may be accepted now.
+    fn settle(&mut self, shared: &Shared, handle: ConnectionHandle, joined: Joined) -> bool {
+        match joined {
+            Joined::Yes => {
+                self.connections.entry(handle).or_default();
+                self.accepted.push_back(handle);
+                return true;
+            }
+            Joined::Waits => {
+                self.connections.entry(handle).or_default();
+                // Somebody else is asked something.
+                self.changed();
+            }
+            Joined::Refused(why) => {
                 if let Some(connection) = self.engine.connection(handle) {
                     connection.refuse(shared.clock.now(), &why);
                 }
+                self.connections.remove(&handle);
                 self.engine.release(handle);
                 self.changed();
-                return false;
             }
-            self.connections.entry(handle).or_default();
-            self.accepted.push_back(handle);
-        } else {
-            self.engine.release(handle);
         }
-        self.is_listening
+        false
+    }
+
+    /// What becomes of connections that have waited for others of the same key to answer.
+    fn admit_settled(&mut self, shared: &Shared) -> bool {
+        let engine = &self.engine;
+        let is_asked = |handle| engine.peek(handle).is_some_and(|c| c.is_asked_for_answer());
+        let mut has_new = false;
+        for (handle, joined) in self.per_key.settled(is_asked) {
+            has_new |= self.settle(shared, handle, joined);
+        }
+        has_new
+    }
+
+    /// Ends the connections of clients whose keys are among these no more.
+    pub fn end_revoked(&mut self, now: Time, keys: &AuthorizedKeys) {
+        let is_revoked = |handle: &ConnectionHandle| {
+            let key = self.engine.peek(*handle).filter(|c| c.is_open()).and_then(peer_key);
+            key.is_some_and(|key| !keys.contains(&key))
+        };
+        let revoked: Vec<_> = self.engine.handles().filter(is_revoked).collect();
+        for handle in revoked {
+            if let Some(connection) = self.engine.connection(handle) {
+                connection.refuse(now, "its key may not connect any more");
+            }
+            self.changed();
+        }
     }
 
     /// Something arrived: flows may perhaps be opened that could not be before.

@@ -87,7 +87,12 @@ impl Recording {
         let name = format!("{:013}-{process}-{n}.{role}", now.as_millis());
         let path = self.dir.join(format!("{name}.sqlog"));
         // Nothing that is there is written over.
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // Who talks to whom, and when, is for this user to know.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
         Qlog::new(BufWriter::new(file), "a connection of UTS", &name, vantage)
     }
 

@@ -65,6 +65,66 @@ pub(super) fn make(root: &Dir, path: &RelPath, target: &[u8], top: &RelPath) -> 
     })
 }
 
+/// Whether a path leads by way of links, or may: one that cannot be told counts as one that does.
+pub(super) fn has_any(root: &Dir, path: &RelPath) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+        use rustix::io::Errno;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match openat2(root, path.as_path(), flags, Mode::empty(), resolve) {
+            // Up to where nothing is there was no link either.
+            Ok(_) | Err(Errno::NOENT) => false,
+            Err(_) => true,
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (root, path);
+        true
+    }
+}
+
+/// The names of what a path leads to, from the root down: links are followed, and what is not there
+/// has the names that it would have.
+pub(super) fn real_names(root: &Dir, path: &RelPath) -> Vec<Vec<u8>> {
+    names_behind(root, path.as_bytes())
+}
+
+/// The same for a path as a link may have it. Where nobody can go (out of the tree, through what is
+/// no directory, round and round), the rest is left as it is written: no call of the tree goes
+/// there either.
+pub(super) fn names_behind(root: &Dir, path: &[u8]) -> Vec<Vec<u8>> {
+    let split =
+        |path: &[u8]| -> Vec<Vec<u8>> { path.split(|&byte| byte == b'/').map(<[u8]>::to_vec).collect() };
+    let mut left = VecDeque::from(split(path));
+    let place = root.try_clone().and_then(Place::new);
+    let Ok(mut place) = place else { return left.into() };
+    let mut followed = 0;
+    while let Some(name) = left.pop_front() {
+        match &name[..] {
+            b"" | b"." => continue,
+            b".." if place.leave(1).is_ok() => continue,
+            _ => {}
+        }
+        let at = OsStr::from_bytes(&name);
+        let what = place.at.symlink_metadata(at);
+        let is_link = what.as_ref().is_ok_and(|what| what.is_symlink()) && followed < FOLLOWED_MAX;
+        if is_link && let Ok(target) = place.at.read_link_contents(at) {
+            followed += 1;
+            split(target.as_os_str().as_bytes()).into_iter().rev().for_each(|name| left.push_front(name));
+            continue;
+        }
+        if what.is_ok_and(|what| what.is_dir()) && place.enter(&name).is_ok() {
+            continue;
+        }
+        let rest = core::iter::once(name).chain(left);
+        return place.names.into_iter().chain(rest).collect();
+    }
+    place.names
+}
+
 /// The two parts of a target that keeps the rule: how far up, and the names down from there.
 struct Target {
     up: usize,

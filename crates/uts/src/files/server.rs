@@ -78,6 +78,7 @@ impl Service {
     /// When it cannot be opened.
     pub fn open(root: &Path, options: ServeOptions) -> Result<Self, FileError> {
         let tree = Tree::open(root).map_err(FileError::Local)?;
+        let tree = if options.hidden { tree } else { tree.hiding() };
         Ok(Service {
             tree,
             options,

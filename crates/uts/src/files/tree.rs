@@ -3,6 +3,7 @@
 //! there, leads outside.
 
 use super::error::{Fault, FaultKind};
+use super::hidden;
 use super::links;
 use super::message::{Entry, Kind, Mtime};
 use super::modes::Modes;
@@ -27,6 +28,8 @@ const TRIES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: Arc<Dir>,
+    /// What is hidden is as if it were not allowed, by whichever way it is reached.
+    hides: bool,
 }
 
 /// Where the content of a file to send comes from.
@@ -69,20 +72,33 @@ impl Tree {
     pub(super) fn open(path: &Path) -> Result<Self, Fault> {
         let dir = Dir::open_ambient_dir(path, ambient_authority());
         let dir = dir.map_err(|e| Fault::io(path.as_os_str().as_bytes(), &e))?;
-        Ok(Tree { root: Arc::new(dir) })
+        Ok(Tree { root: Arc::new(dir), hides: false })
+    }
+
+    /// The same, without what is hidden: see [`hidden`].
+    pub(super) fn hiding(self) -> Self {
+        Tree { hides: true, ..self }
+    }
+
+    /// Whether a path may be used, by where it leads.
+    fn judge(&self, path: &RelPath) -> Result<(), Fault> {
+        if self.hides { hidden::check_way(&self.root, path) } else { Ok(()) }
     }
 
     /// What is at `path`; a link inside the tree is followed.
     pub(super) fn stat(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
+        self.judge(path)?;
         found(self.root.metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
     }
 
     /// What is at `path`, if only a link.
     pub(super) fn stat_link(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
+        self.judge(path)?;
         found(self.root.symlink_metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
     }
 
     pub(super) fn open_file(&self, path: &RelPath, follow: FollowSymlinks) -> Result<(File, Entry), Fault> {
+        self.judge(path)?;
         let mut options = OpenOptions::new();
         options.read(true).follow(follow).custom_flags(non_blocking());
         let file =
@@ -92,6 +108,8 @@ impl Tree {
 
     /// Opens a directory, so that names in it can be made.
     pub(super) fn open_directory(&self, path: &RelPath) -> io::Result<Dir> {
+        self.judge(path)
+            .map_err(|fault| io::Error::new(io::ErrorKind::PermissionDenied, fault.to_string()))?;
         self.root.open_dir(path.as_path())
     }
 
@@ -113,6 +131,12 @@ impl Tree {
     ) -> Result<(), Fault> {
         self.walk(directory, recursive, &mut |found| {
             let path = match &found {
+                // A link that leads to what is hidden would show it.
+                Ok(Entry { kind: Kind::Link(_), path, .. })
+                    if self.hides && self.judge(&directory.found(path)).is_err() =>
+                {
+                    return Go::Past;
+                }
                 Ok(entry) => &entry.path,
                 Err(_) => return emit(found),
             };
@@ -135,6 +159,7 @@ impl Tree {
         recursive: bool,
         emit: &mut dyn FnMut(Result<Entry, Fault>) -> Go,
     ) -> Result<(), Fault> {
+        self.judge(directory)?;
         let top = self.root.open_dir(directory.as_path()).map_err(|e| Fault::io(directory.as_bytes(), &e))?;
         let mut pending = vec![RelPath::ROOT];
         while let Some(at) = pending.pop() {
@@ -185,6 +210,7 @@ impl Tree {
     /// Makes a directory unless there is one. True if it is new. An old one is made writable for
     /// its owner.
     pub(super) fn make_directory(&self, path: &RelPath) -> Result<bool, Fault> {
+        self.judge(path)?;
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         match self.root.create_dir(path.as_path()) {
             Ok(()) => Ok(true),
@@ -210,6 +236,7 @@ impl Tree {
 
     /// Sets mode and time of a file or directory, and makes the names in a directory durable.
     pub(super) fn set_attributes(&self, path: &RelPath, entry: &Entry, modes: Modes) -> Result<(), Fault> {
+        self.judge(path)?;
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         let is_directory = entry.kind == Kind::Directory;
         let follow = if is_directory { FollowSymlinks::Yes } else { FollowSymlinks::No };
@@ -225,6 +252,10 @@ impl Tree {
 
     /// Makes a symbolic link in place of any link or file of that name; see [`links`].
     pub(super) fn make_link(&self, path: &RelPath, target: &[u8], top: &RelPath) -> Result<(), Fault> {
+        self.judge(path)?;
+        if self.hides {
+            hidden::check_link(&self.root, path, target)?;
+        }
         links::make(&self.root, path, target, top)
     }
 
@@ -232,6 +263,7 @@ impl Tree {
     /// else is found under its name stays: somebody may have made it beforehand, to read or to
     /// change what comes, or as a link to a file that would be overwritten.
     pub(super) fn open_to_write(&self, path: &RelPath) -> Result<File, Fault> {
+        self.judge(path)?;
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         let mut options = OpenOptions::new();
         options.read(true).write(true).follow(FollowSymlinks::No).custom_flags(non_blocking());
@@ -280,11 +312,14 @@ impl Tree {
     }
 
     pub(super) fn rename(&self, from: &RelPath, to: &RelPath) -> Result<(), Fault> {
+        self.judge(from)?;
+        self.judge(to)?;
         self.root.rename(from.as_path(), &self.root, to.as_path()).map_err(|e| Fault::io(to.as_bytes(), &e))
     }
 
     /// Removes a file or link; nothing there is no fault.
     pub(super) fn remove(&self, path: &RelPath) -> Result<(), Fault> {
+        self.judge(path)?;
         match self.root.remove_file(path.as_path()) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Fault::io(path.as_bytes(), &e)),
             _ => Ok(()),

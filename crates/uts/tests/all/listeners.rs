@@ -77,7 +77,12 @@ async fn there_are_as_many_connections_as_a_server_takes() {
         let mut held = Vec::new();
         for _ in 0..2 {
             let client = within(connect(&target, options())).await.expect("connected");
-            held.push((client, within(listener.accept()).await.expect("accepted")));
+            // Who has nothing under way makes room for others.
+            let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+            flow.write_all(b"asks").await.expect("written");
+            let server = within(listener.accept()).await.expect("accepted");
+            let asked = within(server.accept_flow()).await.expect("asked");
+            held.push((client, server, flow, asked));
         }
         let why = refusal(&target, options()).await.expect("no third is taken");
         assert!(why.contains("connections"), "{why}");
@@ -247,4 +252,129 @@ async fn a_socket_that_is_bound_already_is_listened_at() {
         within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;
     assert_eq!(client.expect("connected").remote_addr(), Some(addr));
     assert!(accepted.is_some());
+}
+
+/// A key that is taken out of the file loses its connections within seconds. Others keep theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_taken_out_loses_its_connections() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, one, other) = (dir.path().join("keys"), identity(), identity());
+    std::fs::write(&file, format!("{}\n{}\n", one.fingerprint(), other.fingerprint())).expect("written");
+    let (listener, target) = server(ServerOptions::new(identity()).authorized_keys(&file));
+    let options = |who: &Identity| ConnectOptions::pinned(listener.fingerprint()).identity(who.clone());
+    let mut ends = Vec::new();
+    for who in [&one, &other] {
+        let client = within(connect(&target, options(who))).await.expect("connected");
+        ends.push((client, within(listener.accept()).await.expect("accepted")));
+    }
+    std::fs::write(&file, format!("{}\n", other.fingerprint())).expect("written");
+    let why = within(ends[0].0.closed()).await.to_string();
+    assert!(why.contains("its key may not connect any more"), "{why}");
+    speak(&ends[1].0, &ends[1].1).await;
+    // A file that is damaged ends nothing.
+    std::fs::write(&file, "nonsense").expect("written");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    speak(&ends[1].0, &ends[1].1).await;
+}
+
+/// Passes datagrams on to a server, until it is dropped: then its client has been killed.
+async fn wire(target: &str) -> (String, tokio::task::JoinHandle<()>) {
+    let near = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("bound");
+    let far = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("bound");
+    far.connect(target).await.expect("connected");
+    let address = near.local_addr().expect("bound").to_string();
+    let passing = tokio::spawn(async move {
+        let (mut out, mut back) = ([0; 2048], [0; 2048]);
+        let mut client = None;
+        loop {
+            tokio::select! {
+                Ok((bytes, from)) = near.recv_from(&mut out) => {
+                    client = Some(from);
+                    let _ = far.send(&out[..bytes]).await;
+                }
+                Ok(bytes) = far.recv(&mut back) => {
+                    if let Some(client) = client {
+                        let _ = near.send_to(&back[..bytes], client).await;
+                    }
+                }
+            }
+        }
+    });
+    (address, passing)
+}
+
+/// Connections of a client that was killed are in the way of none of its next ones; those of one
+/// that lives are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_was_killed_is_not_kept_out_by_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, one) = (dir.path().join("keys"), identity());
+    std::fs::write(&file, format!("{}\n", one.fingerprint())).expect("written");
+    let mut options = ServerOptions::new(identity()).authorized_keys(&file);
+    options.connections_per_key_max = 2;
+    options.connection.idle_timeout = Duration::from_secs(600);
+    let (listener, target) = server(options);
+    let options = || ConnectOptions::pinned(listener.fingerprint()).identity(one.clone());
+    let (through, passing) = wire(&target).await;
+    let mut dead = Vec::new();
+    for _ in 0..2 {
+        // Each has a wire of its own, for a wire knows one client.
+        let (through, passing) = if dead.is_empty() {
+            (through.clone(), None)
+        } else {
+            let (through, passing) = wire(&target).await;
+            (through, Some(passing))
+        };
+        let client = within(connect(&through, options())).await.expect("connected");
+        let server = within(listener.accept()).await.expect("accepted");
+        speak(&client, &server).await;
+        dead.push((client, server, passing));
+    }
+    passing.abort();
+    dead.iter().flat_map(|(.., passing)| passing).for_each(|passing| passing.abort());
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let mut alive = Vec::new();
+    for _ in 0..2 {
+        let client = within(connect(&target, options())).await.expect("connected");
+        let server = within(listener.accept()).await.expect("its place is free");
+        speak(&client, &server).await;
+        alive.push((client, server));
+    }
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let why = refusal(&target, options()).await.expect("these two live");
+    assert!(why.contains("2 connections"), "{why}");
+    speak(&alive[0].0, &alive[0].1).await;
+}
+
+/// What a peer asks in a protocol of applications changes nothing that is owed to others.
+#[tokio::test]
+async fn a_peer_asks_for_nothing_that_is_owed_to_others() {
+    let mut options = ServerOptions::new(identity());
+    options.connection.requirements.assign("maxSendRate=8Mbit/s").expect("a property");
+    let (listener, target) = server(options);
+    let client = within(connect(&target, ConnectOptions::pinned(listener.fingerprint()))).await;
+    let client = client.expect("connected");
+    let server = within(listener.accept()).await.expect("accepted");
+    speak(&client, &server).await;
+    let before = server.requirements();
+    for (name, value) in [
+        ("congestionControl", "prohibit"),
+        (" congestionControl", "avoid"),
+        ("uts.profile.congestion", "none"),
+        (" uts.profile", "datagram"),
+        ("uts.consent", "all"),
+        ("minSendRate", "1Gbit/s"),
+        ("keepAliveTimeout", "1us"),
+        ("connTimeout", "1us"),
+    ] {
+        let refused = server.set_property_for_peer(name, value).expect_err(name).to_string();
+        assert!(refused.contains("for each end to choose"), "{refused}");
+        assert_eq!(server.requirements(), before, "{name}={value}");
+    }
+    for (asked, kept) in [("1Mbit/s", "1"), ("100Mbit/s", "8"), ("unlimited", "8")] {
+        server.set_property_for_peer("maxSendRate", asked).expect("a bound of its own");
+        let rate = server.requirements().max_send_rate.expect("a rate").bits_per_sec();
+        assert_eq!(rate.to_string(), format!("{kept}000000"), "{asked}");
+    }
+    server.set_property_for_peer("connCapacityProfile", "scavenger").expect("it yields more");
 }

@@ -46,14 +46,12 @@ impl Connection {
             return;
         }
         let Some(handshake) = &mut self.establishing.handshake else {
-            self.ways.stats.dropped_forged += 1;
-            return;
+            return self.on_forged();
         };
         let first = !handshake.heard;
         let brought = handshake.handle_packet(now, datagram, place);
         if !brought.authentic {
-            self.ways.stats.dropped_forged += 1;
-            return;
+            return self.on_forged();
         }
         self.ways.trace.on_handshake_packet(HandshakeRow {
             at: now,

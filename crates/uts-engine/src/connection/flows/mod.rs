@@ -132,6 +132,11 @@ impl Flows {
         if self.next_id.is_multiple_of(2) { Side::Client } else { Side::Server }
     }
 
+    /// Whether there ever was a flow.
+    pub fn has_had_any(&self) -> bool {
+        self.peers_opened > 0 || self.next_id > 1
+    }
+
     /// Whether the peer allows another flow, and there is a number for it: none is given twice.
     pub fn may_open(&self) -> bool {
         self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2

@@ -100,7 +100,12 @@ impl Connection {
     }
 
     /// Builds a packet of these frames under group 0's epoch, whatever the window says.
-    fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    pub(in crate::connection) fn write_alone(
+        &mut self,
+        now: Time,
+        frames: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
         self.wake(now);
         let outbound = self.ways.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
@@ -137,6 +142,20 @@ impl Connection {
     /// its address and its key, hears it as [`CloseReason::Refused`].
     pub fn refuse(&mut self, now: Time, why: &str) {
         self.close(now, REFUSED, why);
+    }
+
+    /// Closes a connection whose place others need. Its peer is told once, if it has shown to be at
+    /// its address, and then nothing is kept of it.
+    pub(crate) fn give_up(&mut self, now: Time, why: &str) {
+        if self.life.phase == Phase::Handshake && !self.establishing.address_proved {
+            self.life.phase = Phase::Over;
+            self.end(CloseReason::Local { code: REFUSED, reason: why.to_owned() });
+            return;
+        }
+        self.refuse(now, why);
+        if let Phase::Closing { until, .. } = &mut self.life.phase {
+            *until = now;
+        }
     }
 
     /// The peer broke the protocol.

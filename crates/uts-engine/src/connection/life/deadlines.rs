@@ -1,7 +1,7 @@
 //! How long a connection lives: when a handshake has failed, when a quiet connection ends, and what
 //! keeps one alive.
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Side};
 use crate::event::{CloseReason, Tried};
 use core::time::Duration;
 use uts_functions::Time;
@@ -30,7 +30,7 @@ impl Connection {
     /// Ends what has lasted too long.
     pub(in crate::connection) fn end_if_due(&mut self, now: Time) {
         match self.life.phase {
-            Phase::Closing { until, .. } | Phase::Draining { until } if until <= now => {
+            Phase::Closing { until, due: false, .. } | Phase::Draining { until } if until <= now => {
                 self.life.phase = Phase::Over;
             }
             Phase::Handshake if self.handshake_fails_at().is_some_and(|at| at <= now) => {
@@ -45,8 +45,19 @@ impl Connection {
             Phase::Open if self.idle_at().is_some_and(|at| at <= now) => {
                 self.drain(now, CloseReason::IdleTimeout(self.life.idle_timeout));
             }
+            Phase::Open if self.unasked_at().is_some_and(|at| at <= now) => {
+                let most = self.ways.config.first_request_timeout.as_secs_f64();
+                self.refuse(now, &format!("you were silent for {most} s, and have asked for nothing"));
+            }
             _ => {}
         }
+    }
+
+    /// When a client that has asked for nothing, and is not heard, has to go.
+    pub(in crate::connection) fn unasked_at(&self) -> Option<Time> {
+        let most = self.ways.config.first_request_timeout;
+        let is_due = self.identity.side == Side::Server && !most.is_zero() && !self.ways.flows.has_had_any();
+        is_due.then(|| self.life.last_heard_at + most)
     }
 
     fn handshake_patience(&self) -> Duration {

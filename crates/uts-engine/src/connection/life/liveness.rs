@@ -29,6 +29,11 @@ const SILENT_AFTER_TIMEOUTS: u32 = 3;
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 const SUSPECT_AFTER_TIMEOUTS: u32 = 2;
 
+/// Within this a peer answers whose connection is in the way of others, and in so many probe
+/// time-outs: two of its packets may be lost.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+const ANSWER_WITHIN_TIMEOUTS: u32 = 4;
+
 /// What is known of the peer's presence, beside when it was last heard.
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct Liveness {
@@ -39,6 +44,8 @@ pub(in crate::connection) struct Liveness {
     /// When the network said that nobody listens there, since the peer was last heard; `NEVER` = it
     /// did not.
     suspected_at: Time,
+    /// By when the peer has to be heard, or is given up; `NEVER` = it need not.
+    answer_by: Time,
     /// Some application perhaps waits for data.
     is_awaited: bool,
     /// Questions that were asked since data moved.
@@ -51,6 +58,7 @@ impl Liveness {
             asked_at: now,
             told_since: Time::NEVER,
             suspected_at: Time::NEVER,
+            answer_by: Time::NEVER,
             is_awaited: false,
             asked: 0,
         }
@@ -59,7 +67,7 @@ impl Liveness {
     /// Whether there is anything to take back when the peer is heard.
     #[inline]
     pub fn is_doubted(&self) -> bool {
-        self.suspected_at != Time::NEVER || self.told_since != Time::NEVER
+        self.suspected_at != Time::NEVER || self.answer_by != Time::NEVER || self.told_since != Time::NEVER
     }
 
     /// A packet leaves that is to be answered.
@@ -141,10 +149,16 @@ impl Connection {
     pub(in crate::connection) fn liveness_timeout(&self) -> Option<Time> {
         let told = self.silent_at().or_else(|| self.ask_at());
         let fails = self.fails_at().map(|(at, _)| at);
-        told.into_iter().chain(fails).min()
+        let answer = Some(self.life.liveness.answer_by).filter(|at| *at != Time::NEVER);
+        told.into_iter().chain(fails).chain(answer).min()
     }
 
     pub(in crate::connection) fn on_liveness_timeout(&mut self, now: Time) {
+        if self.life.liveness.answer_by <= now {
+            // Nobody is there to be told anything.
+            self.life.phase = Phase::Draining { until: now };
+            return self.end(CloseReason::IdleTimeout(now.since(self.life.last_heard_at)));
+        }
         if self.ask_at().is_some_and(|at| at <= now) {
             if self.ways.flows.iter().any(|(_, flow)| flow.receive.is_awaited()) {
                 self.life.liveness.asked = (self.life.liveness.asked + 1).min(DOUBLINGS_MAX);
@@ -175,10 +189,28 @@ impl Connection {
         self.ways.outbound_mut(Outbound::ask_for_packet);
     }
 
+    /// Others need what this connection holds: its peer is asked whether it is there, and given up
+    /// if it does not answer in time. (timing.md R-21)
+    pub fn ask_for_answer(&mut self, now: Time) {
+        if self.life.phase != Phase::Open || self.life.liveness.answer_by != Time::NEVER {
+            return;
+        }
+        self.wake(now);
+        self.life.liveness.answer_by = now + self.at_least(ANSWER_WITHIN, ANSWER_WITHIN_TIMEOUTS);
+        self.parts.ping.is_wanted = true;
+        self.ways.outbound_mut(Outbound::ask_for_packet);
+    }
+
+    /// Whether its peer has yet to answer [`Connection::ask_for_answer`].
+    pub fn is_asked_for_answer(&self) -> bool {
+        self.life.phase == Phase::Open && self.life.liveness.answer_by != Time::NEVER
+    }
+
     /// The peer is heard, of which there was doubt.
     #[cold]
     pub(in crate::connection) fn on_heard_again(&mut self, now: Time) {
         self.life.liveness.suspected_at = Time::NEVER;
+        self.life.liveness.answer_by = Time::NEVER;
         let since = core::mem::replace(&mut self.life.liveness.told_since, Time::NEVER);
         if since != Time::NEVER {
             self.ways.events.push_back(Event::Heard(now.since(since)));

@@ -42,6 +42,11 @@ impl Control {
         }
     }
 
+    /// What the peer was to answer, if it was said.
+    pub fn take_challenge(&mut self) -> Option<u64> {
+        self.challenge.take().filter(|challenge| challenge.times > 0).map(|challenge| challenge.number)
+    }
+
     /// Nobody needs to show anything.
     pub fn drop_challenge(&mut self) {
         self.challenge = None;

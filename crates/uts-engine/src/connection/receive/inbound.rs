@@ -29,8 +29,6 @@ pub(crate) struct Inbound {
     /// What measures the rate of arrivals for the sender, if anything does, and the choice that it
     /// was built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
-    /// Packets that failed authentication, against the cipher's limit.
-    pub forged: u64,
 }
 
 /// A packet that was opened.
@@ -68,7 +66,6 @@ impl Inbound {
             flow_epochs: [0; GROUPS_MAX],
             heard_of: None,
             watch: None,
-            forged: 0,
         };
         inbound.keep_presentation(&stack);
         inbound.stacks.push(stack);

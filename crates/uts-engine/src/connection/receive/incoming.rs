@@ -90,14 +90,14 @@ impl Connection {
         }
     }
 
-    fn on_forged(&mut self) {
+    /// A packet of any level, and from anywhere, was not authentic.
+    pub(in crate::connection) fn on_forged(&mut self) {
         self.ways.stats.dropped_forged += 1;
-        let Some(inbound) = &mut self.ways.inbound else { return };
-        inbound.forged += 1;
+        let Some(inbound) = &self.ways.inbound else { return };
         // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
         let max =
             inbound.stacks.last().and_then(|s| s.protection.as_ref()).map_or(u64::MAX, |p| p.forgeries_max());
-        if inbound.forged > max {
+        if self.ways.stats.dropped_forged > max {
             self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
         }
     }
