@@ -11,7 +11,6 @@ mod habits;
 mod link;
 mod perf;
 mod pipe;
-mod shares;
 mod stream;
 mod target;
 #[cfg(test)]
@@ -25,6 +24,7 @@ use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
+use uts::ledger::Budget;
 use uts_end::output;
 use uts_lab::program::{self, Called};
 
@@ -57,7 +57,12 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(command: &Command) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = Budget::of_process();
+    let carrying = std::thread::available_parallelism().map_or(1, usize::from).min(threads.threads / 4);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // A ledger bounds those that block for others; some are left for the program itself.
+    builder.worker_threads(carrying).max_blocking_threads(threads.blocking_threads() + threads.threads / 8);
+    let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let transport = udp::Udp;
     let result = runtime.block_on(async {

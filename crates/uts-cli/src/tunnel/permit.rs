@@ -227,7 +227,7 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dial::Budgets;
+    use uts::ledger::Ledger;
     use crate::stream::Kind;
 
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {
@@ -276,7 +276,7 @@ mod tests {
             &["127.0.0.1:80", "udp/127.0.0.1:53", &format!("127.0.0.1:22@{mine}"), "*.invalid:80", "*:443"],
             &[],
         );
-        let budget = Budgets::new(true).of("a");
+        let budget = Budget(Ledger::of_server(&uts::ledger::Budget::of_process()).payer("a"));
         let ask = async |protocol, host: &str, port, key| {
             all.addresses(protocol, &place(host, port), key, &budget).await
         };

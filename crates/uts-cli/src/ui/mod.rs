@@ -1,5 +1,6 @@
 //! What the user gets to see: progress on a terminal, lines elsewhere, or JSON for programs.
 
+pub mod bounded;
 pub mod json;
 mod line;
 pub mod lines;
@@ -12,6 +13,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
+use uts::ledger::Row;
 use uts_end::output::Output;
 
 /// How a run began.
@@ -153,6 +155,8 @@ pub trait Ui: Send + Sync + 'static {
     fn error(&self, line: &str);
     /// All of it failed, which standard error is told besides.
     fn failed(&self, _line: &str) {}
+    /// What is held for clients, and by whom.
+    fn ledger(&self, _rows: &[Row]) {}
     /// A copy ended.
     fn done(&self, done: &Done);
     /// How often [`Ui::sample`] is wanted; `None` = never.

@@ -8,6 +8,7 @@
 )]
 
 mod abrupt;
+mod budget;
 mod common;
 mod daily;
 mod documents;

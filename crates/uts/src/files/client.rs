@@ -7,6 +7,7 @@ use super::exclude::Exclude;
 use super::journal::Progress;
 use super::message::{Hash, Mtime, Reply, Request};
 use super::path::{RelPath, show};
+use crate::ledger::{Budget, Ledger};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct CopyOptions {
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
     /// off.
     pub listing_bytes_max: u64,
+    /// What is held of a copy while it runs is charged to this ledger.
+    pub ledger: Ledger,
     /// What hears how the copy goes.
     pub progress: Arc<dyn Progress>,
 }
@@ -62,6 +65,7 @@ impl Default for CopyOptions {
             preserve_mode: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
+            ledger: Ledger::of_client(&Budget::of_process()),
             progress: Arc::new(super::NoProgress),
         }
     }

@@ -11,7 +11,6 @@ use super::message::{Entry, Kind, Reply, Request};
 use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
 use super::path::{RelPath, ServerPath, show};
-use super::store::Store;
 use super::tree::Tree;
 use super::workers::{Queue, Waiting, work};
 use std::collections::BTreeMap;
@@ -83,13 +82,12 @@ pub async fn get<F: Flows>(
     }
     let placement = if place.into { Placement::Into } else { Placement::As };
     journal.update(|report| report.placement = Some(placement));
-    let flow = Conversation::open(&*flows).await?;
+    let flow = Conversation::open(&*flows, &journal.payer).await?;
     let queue = Arc::new(Queue::new(options.flows));
     let fetcher = Fetcher {
         journal: journal.clone(),
         modes: Modes::new(options.preserve_mode),
         waiting: Waiting::new(options.busy_patience),
-        store: Store::default(),
     };
     let modes = fetcher.modes;
     let plan = Plan { seen: (sources.len() > 1).then(BTreeMap::new), ..Plan::default() };
