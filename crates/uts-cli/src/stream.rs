@@ -489,9 +489,16 @@ mod tests {
         let (mut recv, mut send) = tokio::io::split(near);
         let joined = tokio::spawn(async move {
             let (mut sent, mut received) = (0, 0);
-            join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, bytes, _| sent += bytes, |bytes| received += bytes)
-                .await
-                .map(|()| (sent, received))
+            join(
+                inner,
+                (&mut send, &mut recv),
+                AHEAD_BYTES,
+                &[],
+                |_, bytes, _| sent += bytes,
+                |bytes| received += bytes,
+            )
+            .await
+            .map(|()| (sent, received))
         });
         let (mut recv, mut send) = tokio::io::split(far);
         outer.write_all(b"question").await.unwrap();
@@ -536,7 +543,8 @@ mod tests {
                 let (near, far) = tokio::io::duplex(100_000);
                 let (mut recv, mut send) = tokio::io::split(near);
                 let joined = tokio::spawn(async move {
-                    let ended = join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await;
+                    let ended =
+                        join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await;
                     // The flow would be reset, and not end.
                     drop((send, recv));
                     ended

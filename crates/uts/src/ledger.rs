@@ -7,8 +7,9 @@
 //! **Nobody starves another.** Half of a total is divided evenly among those who are there. Who has
 //! less than its part of that half always finds some. The other half goes to whoever comes first.
 //! A server's ledger keeps one more part for who comes next. One that is alone in a ledger that
-//! keeps nothing has all. Who waits is served in the order of what it holds, the least first: among
-//! payers, then among the connections of one payer, then by the time of asking.
+//! keeps nothing has all. What a payer may have is divided among its connections in the same way,
+//! as many may be behind one address. Who waits is served in the order of what it holds, the least
+//! first: among payers, then among the connections of one payer, then by the time of asking.
 //!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than
 //! [`LEAST_RATE`] bytes a second loses it if somebody with less has waited for [`GRACE`]. It is
@@ -313,7 +314,12 @@ impl Payer {
         }
         let (granted, mut grant) = oneshot::channel();
         let Handle { ledger, name, connection } = &*self.0;
-        let id = ledger.lock().queue(&ledger.0, (name, *connection), resource, Waiter { id: 0, least, most, granted });
+        let id = ledger.lock().queue(
+            &ledger.0,
+            (name, *connection),
+            resource,
+            Waiter { id: 0, least, most, granted },
+        );
         let mut waiting = Waiting { payer: self, resource, id, grant: &mut grant, has_taken: false };
         let amount = waiting.granted().await;
         self.charged(resource, amount)

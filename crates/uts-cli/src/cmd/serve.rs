@@ -17,7 +17,6 @@ use crate::ui::bounded::Bounded;
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
-use watch::Watch;
 use sd_notify::NotifyState;
 use std::future::Future;
 use std::io;
@@ -31,6 +30,7 @@ use uts::files::{Client, ServeOptions, Service};
 use uts::ledger::{self, Ledger, Payer};
 use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
 use uts_units::show;
+use watch::Watch;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
@@ -98,7 +98,7 @@ pub(crate) async fn serve<T: Transport>(
         tokio::select! {
             () = &mut interrupt => break Ok(()),
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
-            () = watch.next() => watch.tell(&*ui, &left_out),
+            () = watch.next() => watch.tell(&*ui, &left_out, clients.len()),
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
                     let ledger = ledger.clone();

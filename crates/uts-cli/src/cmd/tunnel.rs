@@ -240,7 +240,8 @@ impl<'a, T: Transport> Run<'a, T> {
         });
         let judge = Judge::Client(goals.collect());
         let (live, teller) = (self.board.live.clone(), self.teller.clone());
-        let exit = Exit::new(connection.clone(), judge, live, teller, Budget(self.ledger.payer("the server")));
+        let exit =
+            Exit::new(connection.clone(), judge, live, teller, Budget(self.ledger.payer("the server")));
         tasks.spawn(async move { drop(exit.serve().await) });
         for (number, forward) in self.args.remote.iter().enumerate() {
             let asked = Asked::Listen(forward.protocol, number as u16, forward.bind.clone());

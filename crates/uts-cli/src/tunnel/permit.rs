@@ -227,8 +227,8 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uts::ledger::Ledger;
     use crate::stream::Kind;
+    use uts::ledger::Ledger;
 
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();

@@ -3,8 +3,8 @@
 
 use super::{Done, Sample, Start, Ui};
 use crate::link::{ExchangeStep, Telemetry};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use uts::files::FileOutcome;
 use uts::ledger::{Ledger, Row};

@@ -152,7 +152,8 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn ledger(&self, rows: &[Row]) {
-        let payer = |(name, held): &(String, usize)| json!({"name": lines::line(name.as_str()), "held": held});
+        let payer =
+            |(name, held): &(String, usize)| json!({"name": lines::line(name.as_str()), "held": held});
         let row = |row: &Row| {
             json!({
                 "resource": row.resource.name(), "total": row.total, "held": row.held, "waiting": row.waiting,

@@ -223,7 +223,10 @@ fn what_nobody_takes_is_neither_read_nor_held() {
     write_big(&place, "srv/big", 32 << 20);
     place.write("srv/six", b"sixsix");
     for number in 0..2000 {
-        place.write(&format!("srv/d{}/e{}/a file with a name that is not short {number}", number % 7, number % 70), b"");
+        place.write(
+            &format!("srv/d{}/e{}/a file with a name that is not short {number}", number % 7, number % 70),
+            b"",
+        );
     }
     let server = place.serve(&OPEN);
     runtime().block_on(async {
@@ -290,7 +293,17 @@ fn streams_leave_descriptors_to_files() {
         });
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "ulimit -n 400; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_uts")]);
-        command.args(["serve", "--dir", "srv", "--json", "--listen", "127.0.0.1:0", "--anyone", "--pipe", &pipe]);
+        command.args([
+            "serve",
+            "--dir",
+            "srv",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--anyone",
+            "--pipe",
+            &pipe,
+        ]);
         let server = Place::served(Place::begin(place.here(command, "server-home")));
         let mut watched = Watched::new(&server);
         let attack = async {

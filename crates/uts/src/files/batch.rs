@@ -36,7 +36,11 @@ impl<F: Flows> Conversation<F> {
     }
 
     /// A flow on which the server sets modes as it is told.
-    pub(super) async fn open_to_put(flows: &F, payer: &Payer, preserve_mode: bool) -> Result<Self, FileError> {
+    pub(super) async fn open_to_put(
+        flows: &F,
+        payer: &Payer,
+        preserve_mode: bool,
+    ) -> Result<Self, FileError> {
         let mut flow = Conversation::open(flows, payer).await?;
         if preserve_mode {
             match flow.ask(&Request::PreserveModes).await? {

@@ -117,7 +117,11 @@ impl<R: AsyncRead + Unpin> AsyncBufRead for BufReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for BufReader<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.start == self.end && buf.remaining() >= FLOW_BUFFER_BYTES / 2 {
             let bytes = ready!(self.poll_inner(cx, buf.initialize_unfilled()))?;
             buf.advance(bytes);

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client holds of a listing at most, in bytes, unless told otherwise: two million files
-/// with names of 60 bytes.
-pub const LISTING_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// What a client holds of a listing at most, in bytes, unless told otherwise: as much as the budget
+/// of a process, or a million files with names of 60 bytes.
+pub const LISTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How long a file that somebody else is copying is waited for, unless told otherwise.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 

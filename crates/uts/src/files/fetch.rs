@@ -2,8 +2,10 @@
 
 use super::Flows;
 use super::batch::{Batch, Conversation, next_reply};
+use super::buffered::BufReader;
 use super::client::{blocking, local, unexpected};
 use super::error::{Fault, FaultKind, FileError};
+use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Reply, Request, write_frame};
 use super::modes::Modes;
@@ -11,11 +13,9 @@ use super::part::{Have, Part, Prefix, Terms};
 use super::path::RelPath;
 use super::small::{self, Group, Small, is_small};
 use super::store::store;
-use super::intake::{Received, receive_content};
 use super::tree::Tree;
 use super::workers::{Carrier, Rest, Waiting};
 use std::collections::VecDeque;
-use super::buffered::BufReader;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// A file to be fetched.
@@ -202,7 +202,8 @@ impl Hearing<'_> {
         } else if prefix.is_none() && from > 0 {
             return changed("changed while it was copied; copy again");
         }
-        let memory = is_small(entry.size, from).then(|| small::room_for(&journal.payer, entry.size)).flatten();
+        let memory =
+            is_small(entry.size, from).then(|| small::room_for(&journal.payer, entry.size)).flatten();
         let received = if let Some(memory) = memory {
             if self.group.is_due_before(entry.size, flow.buffer()) {
                 self.settle().await;

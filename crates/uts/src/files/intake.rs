@@ -174,11 +174,10 @@ pub(super) async fn receive_content<R: AsyncRead + Unpin + Send>(
     let written = disk.ready().await;
     Ok(match (outcome, written) {
         (Ok(Ending::Whole(_)), Err(fault)) => Received::Failed(fault, None),
-        (Ok(Ending::Whole(_)), Ok(sink)) if stop.load(Ordering::Relaxed) => {
-            give_up(sink).await.map_or_else(|fault| Received::Failed(fault, None), |()| {
-                Received::Failed(superseded_fault(), None)
-            })
-        }
+        (Ok(Ending::Whole(_)), Ok(sink)) if stop.load(Ordering::Relaxed) => give_up(sink).await.map_or_else(
+            |fault| Received::Failed(fault, None),
+            |()| Received::Failed(superseded_fault(), None),
+        ),
         (Ok(Ending::Whole(theirs)), Ok(mut sink)) => {
             let finish = move || match sink.0.take() {
                 Some(sink) => sink.finish(&theirs),
@@ -252,7 +251,11 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
 
 /// How long the next block is, after one into which so much has come in time.
 fn next_size(size: usize, came: usize) -> usize {
-    if came >= size { (2 * size).min(BLOCK_BYTES) } else { came.next_power_of_two().clamp(BLOCK_BYTES_MIN, size) }
+    if came >= size {
+        (2 * size).min(BLOCK_BYTES)
+    } else {
+        came.next_power_of_two().clamp(BLOCK_BYTES_MIN, size)
+    }
 }
 
 /// Fills a block, or as much of it as comes within [`BLOCK_AGE_MAX`]. What was read counts even if

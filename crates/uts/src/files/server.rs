@@ -6,8 +6,8 @@ use super::buffered::{BufReader, BufWriter};
 use super::claim::{Claims, Client};
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::content_after;
-use super::intake::Received;
 use super::hidden;
+use super::intake::Received;
 use super::journal::{FileOutcome, Progress};
 use super::message::{
     Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,

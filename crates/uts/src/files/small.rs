@@ -5,18 +5,18 @@
 //! A group waits for nobody. It is stored when it is full, and before this end waits for more of
 //! the flow.
 
+use super::buffered::BufReader;
 use super::claim::Claim;
 use super::error::{Fault, FaultKind};
+use super::intake::{Received, STOP_MAX, superseded_fault, until};
 use super::message::{Entry, Hash, frame_is_in};
 use super::modes::Modes;
 use super::path::RelPath;
-use super::buffered::BufReader;
-use super::intake::{Received, STOP_MAX, superseded_fault, until};
 use super::stream::{ABORT, Drain, HOLE, LENGTH_BYTES, Moved, chunk_length, hole_length, read_fault};
 use super::tree::Tree;
+use crate::ledger::{Charge, Payer, Resource};
 use std::io;
 use std::ops::Range;
-use crate::ledger::{Charge, Payer, Resource};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};

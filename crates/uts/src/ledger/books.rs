@@ -11,8 +11,6 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(super) struct Books {
     accounts: BTreeMap<Arc<str>, Account>,
-    /// Accounts that have connections.
-    present: usize,
     held: Amounts,
     waiting: Amounts,
     /// The next number of a connection or of one that waits.
@@ -59,7 +57,6 @@ impl Books {
             None => Arc::from(name),
         };
         let account = self.accounts.entry(name.clone()).or_default();
-        self.present += usize::from(account.connections.is_empty());
         account.connections.insert(connection, Entry::default());
         (name, connection)
     }
@@ -74,7 +71,6 @@ impl Books {
     pub(super) fn leave(&mut self, shared: &Shared, name: &Arc<str>, connection: u64) {
         let Some(account) = self.accounts.get_mut(name) else { return };
         account.connections.remove(&connection);
-        self.present -= usize::from(account.connections.is_empty());
         self.drop_if_empty(name);
         // Parts are larger with one payer fewer.
         for resource in Resource::ALL {
@@ -85,31 +81,30 @@ impl Books {
     /// An account without connections is kept while lines count that were written for it: who comes
     /// again and again writes no more than who stays.
     fn drop_if_empty(&mut self, name: &Arc<str>) {
-        let is_empty = |account: &Account| account.connections.is_empty() && account.held == [0; COUNT];
+        let is_empty = |account: &Account| !account.is_present() && account.held == [0; COUNT];
         if self.accounts.get(name).is_some_and(is_empty) {
             self.accounts.remove(name);
         }
     }
 
-    /// How much a payer that holds `own` may take.
-    fn room(&self, shared: &Shared, resource: Resource, name: &Arc<str>, enough: usize) -> usize {
-        let at = resource as usize;
+    /// How much a connection may take. What its payer may take is divided among the payer's
+    /// connections as all there is among payers.
+    fn room(&self, shared: &Shared, (name, connection): Who<'_>, resource: Resource, enough: usize) -> usize {
+        let (at, keeps) = (resource as usize, shared.keeps_for_next);
         let total = shared.totals[at];
         let free = total.saturating_sub(self.held[at]);
-        let own = self.accounts.get(name).map_or(0, |account| account.held[at]);
-        let parts = self.present + usize::from(shared.keeps_for_next);
-        // Alone, one needs no part.
-        let part = if parts > 1 { (total / 2 / parts).max(1) } else { total };
-        let within = part.saturating_sub(own).min(free);
         // Most often there is so much that nobody has to be asked.
-        if within >= enough || free.saturating_sub(total / 2) >= enough {
-            return free.min(enough);
+        if free.saturating_sub(total - total / 4) >= enough {
+            return enough;
         }
-        let is_other = |(other, account): &(&Arc<str>, &Account)| *other != name && !account.connections.is_empty();
-        let others = self.accounts.iter().filter(is_other);
-        let kept: usize = others.map(|(_, account)| part.saturating_sub(account.held[at])).sum();
-        let kept = kept + if shared.keeps_for_next { part } else { 0 };
-        within.max(free.saturating_sub(kept.min(total / 2)))
+        let others = self.accounts.iter().filter(|(other, account)| *other != name && account.is_present());
+        let others = others.map(|(_, account)| account.held[at]);
+        let Some(account) = self.accounts.get(name) else { return 0 };
+        let of_payer = share(total, free, account.held[at], others, keeps);
+        let others = account.connections.iter().filter(|(other, _)| **other != connection);
+        let others = others.map(|(_, entry)| entry.held[at]);
+        let own = account.connections.get(&connection).map_or(0, |entry| entry.held[at]);
+        share(account.held[at] + of_payer, of_payer, own, others, keeps)
     }
 
     /// Takes from `least` to `most`, if there is room for the least.
@@ -121,7 +116,7 @@ impl Books {
         least: usize,
         most: usize,
     ) -> Result<usize, Refused> {
-        let room = self.room(shared, resource, name, most);
+        let room = self.room(shared, (name, connection), resource, most);
         let at = resource as usize;
         if least <= room {
             let amount = most.min(room);
@@ -203,16 +198,14 @@ impl Books {
         let at = resource as usize;
         while self.waiting[at] > 0 {
             let waiting = self.accounts.iter().filter(|(_, account)| account.waiting[at] > 0);
-            let first = waiting.min_by_key(|(_, account)| (account.held[at], account.oldest(at)));
-            let Some(name) = first.map(|(name, _)| name.clone()) else { return };
-            let Some((connection, least, most)) = self.accounts.get(&name).and_then(|a| a.next(at)) else {
-                return;
-            };
-            let room = self.room(shared, resource, &name, most);
-            if room < least {
-                return;
-            }
-            let amount = most.min(room);
+            let mut next: Vec<_> =
+                waiting.filter_map(|(name, account)| Some((account.turn(at)?, name))).collect();
+            next.sort_unstable_by_key(|(turn, _)| (turn.held_by_payer, turn.id));
+            let found = next.into_iter().find_map(|(turn, name)| {
+                let room = self.room(shared, (name, turn.connection), resource, turn.most);
+                (room >= turn.least).then(|| (name.clone(), turn.connection, turn.most.min(room)))
+            });
+            let Some((name, connection, amount)) = found else { return };
             self.add((&name, connection), at, amount);
             let Some(account) = self.accounts.get_mut(&name) else { return };
             let waiter = account.connections.get_mut(&connection).and_then(|e| e.waiting[at].pop_front());
@@ -270,17 +263,47 @@ impl Books {
     }
 }
 
+/// Whose turn it is of a payer's connections, and what is waited for.
+struct Turn {
+    held_by_payer: usize,
+    connection: u64,
+    id: u64,
+    least: usize,
+    most: usize,
+}
+
 impl Account {
-    /// The number of the one that has waited longest.
-    fn oldest(&self, at: usize) -> u64 {
-        let fronts = self.connections.values().filter_map(|entry| entry.waiting[at].front());
-        fronts.map(|waiter| waiter.id).min().unwrap_or(u64::MAX)
+    fn is_present(&self) -> bool {
+        !self.connections.is_empty()
     }
 
-    /// Whose turn it is: the connection, and what is waited for.
-    fn next(&self, at: usize) -> Option<(u64, usize, usize)> {
-        let waiting = self.connections.iter().filter_map(|(n, entry)| Some((n, entry.held[at], entry.waiting[at].front()?)));
+    /// Of the connections that wait, that which holds the least; of equals, who has waited longest.
+    fn turn(&self, at: usize) -> Option<Turn> {
+        let waiting = self
+            .connections
+            .iter()
+            .filter_map(|(n, entry)| Some((n, entry.held[at], entry.waiting[at].front()?)));
         let (connection, _, waiter) = waiting.min_by_key(|(_, held, waiter)| (*held, waiter.id))?;
-        Some((*connection, waiter.least, waiter.most))
+        let Waiter { id, least, most, .. } = waiter;
+        let (held_by_payer, connection) = (self.held[at], *connection);
+        Some(Turn { held_by_payer, connection, id: *id, least: *least, most: *most })
     }
+}
+
+/// How much one may take that holds `own` of a total, of which so much is free: what is left of its
+/// part of the half that is divided evenly, or what others leave of all.
+fn share(
+    total: usize,
+    free: usize,
+    own: usize,
+    others: impl Iterator<Item = usize> + Clone,
+    keeps_for_next: bool,
+) -> usize {
+    let parts = others.clone().count() + 1 + usize::from(keeps_for_next);
+    // Alone, one needs no part.
+    let part = if parts > 1 { (total / 2 / parts).max(1) } else { total };
+    let within = part.saturating_sub(own).min(free);
+    let kept = others.map(|held| part.saturating_sub(held)).sum::<usize>();
+    let kept = kept + if keeps_for_next { part } else { 0 };
+    within.max(free.saturating_sub(kept.min(total / 2)))
 }
