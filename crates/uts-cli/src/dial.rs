@@ -28,7 +28,7 @@ impl Budget {
     /// # Errors
     /// There is none for this peer.
     pub fn socket(&self) -> Result<Charge, ledger::Refused> {
-        self.0.charge(Resource::Files, 1)
+        self.0.charge(Resource::Sockets, 1)
     }
 
     /// The addresses of a host, the families in turns.
@@ -66,7 +66,7 @@ pub fn not_found(why: String) -> Refused {
 pub async fn connect(addresses: &[SocketAddr], budget: &Budget) -> Result<TcpStream, (Kind, String)> {
     // One socket has been charged. Where there is no room for more, only the first is tried.
     let others = addresses.len().min(ADDRESSES_MAX).saturating_sub(1);
-    let side_by_side = budget.0.charge_up_to(Resource::Files, 1, others.max(1));
+    let side_by_side = budget.0.charge_up_to(Resource::Sockets, 1, others.max(1));
     let tried = 1 + side_by_side.as_ref().map_or(0, Charge::amount);
     let addresses = &addresses[..addresses.len().min(tried)];
     let attempt = async |address| {

@@ -11,6 +11,10 @@
 //! as many may be behind one address. Who waits is served in the order of what it holds, the least
 //! first: among payers, then among the connections of one payer, then by the time of asking.
 //!
+//! An eighth of what a server has is for connections that hold none, half of that for payers that
+//! hold none: each finds the least that it asks for, even where those who came before hold more than
+//! their part is by now.
+//!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than
 //! [`LEAST_RATE`] bytes a second loses it if somebody with less has waited for [`GRACE`]. It is
 //! never taken back while nobody waits.
@@ -33,8 +37,10 @@ use tokio::sync::oneshot;
 pub enum Resource {
     /// Requests, streams and connections that are served at once.
     Requests,
-    /// Open files and sockets.
+    /// Open files.
     Files,
+    /// Sockets of streams and datagrams that are carried.
+    Sockets,
     /// Content between a disk and a flow, and names between a directory and a flow, in bytes.
     Memory,
     /// Threads that block: for disks, lookups of names, measurements.
@@ -46,13 +52,14 @@ pub enum Resource {
 }
 
 /// How many resources there are.
-const COUNT: usize = 6;
+const COUNT: usize = 7;
 
 impl Resource {
     /// All of them.
     pub const ALL: [Resource; COUNT] = [
         Resource::Requests,
         Resource::Files,
+        Resource::Sockets,
         Resource::Memory,
         Resource::Threads,
         Resource::Processor,
@@ -64,6 +71,7 @@ impl Resource {
         match self {
             Resource::Requests => "requests",
             Resource::Files => "files",
+            Resource::Sockets => "sockets",
             Resource::Memory => "memory",
             Resource::Threads => "threads",
             Resource::Processor => "processor",
@@ -82,14 +90,16 @@ pub struct Budget {
     pub memory_bytes: usize,
     /// Threads.
     pub threads: usize,
-    /// Descriptors.
+    /// Descriptors of files.
     pub files: usize,
+    /// Descriptors of sockets.
+    pub sockets: usize,
 }
 
 /// What a request that is served takes of the memory, in bytes: its task, and what is gathered of
 /// it and of its answers.
 const REQUEST_BYTES: usize = 16 << 10;
-/// Files that are left for the process itself.
+/// Descriptors that are left for the process itself.
 const FILES_LEFT: usize = 40;
 /// Lines of a log, of all payers, in a minute: twenty in a second.
 const LINES_MAX: usize = 1200;
@@ -98,11 +108,19 @@ const LINE_LASTS: Duration = Duration::from_secs(60);
 
 impl Budget {
     /// What a process has unless told otherwise: 256 MiB, 64 threads, and as many descriptors as
-    /// the system allows it now.
+    /// the system allows it now, be it files or sockets.
     pub fn of_process() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-        Budget { memory_bytes: 256 << 20, threads: 64, files }
+        let files = files.saturating_sub(FILES_LEFT);
+        Budget { memory_bytes: 256 << 20, threads: 64, files, sockets: files }
+    }
+
+    /// That of a process that holds files as well as sockets for others: half of the descriptors
+    /// for each, as streams that rest hold theirs for long.
+    #[must_use]
+    pub const fn with_files_and_sockets(self) -> Self {
+        Budget { files: self.files / 2, sockets: self.sockets / 2, ..self }
     }
 
     /// Threads that may block at once on behalf of others: half. The rest carry tasks, and what the
@@ -116,7 +134,8 @@ impl Budget {
     const fn totals(&self) -> Amounts {
         [
             at_least_one(self.memory_bytes / 8 / REQUEST_BYTES),
-            at_least_one(self.files.saturating_sub(FILES_LEFT)),
+            at_least_one(self.files),
+            at_least_one(self.sockets),
             at_least_one(self.memory_bytes / 4),
             self.blocking_threads(),
             at_least_one(self.threads / 16),
@@ -182,7 +201,8 @@ impl fmt::Display for Refused {
         let Refused { resource, own, total, .. } = self;
         let (noun, verb, bound) = match resource {
             Resource::Requests => ("connections", "are open", ""),
-            Resource::Files => ("connections", "are open", " (ulimit -n)"),
+            Resource::Files => ("files", "are open", " (ulimit -n)"),
+            Resource::Sockets => ("connections", "are open", " (ulimit -n)"),
             Resource::Memory => ("bytes", "are held", ""),
             Resource::Threads => ("threads", "are at work", ""),
             Resource::Processor => ("slices of work", "are under way", ""),

@@ -73,7 +73,10 @@ pub(crate) async fn serve<T: Transport>(
         return Err(Failure::Usage(why.into()));
     }
     tunnel::make_room_for_sockets();
-    let ledger = Ledger::of_server(&ledger::Budget::of_process());
+    let budget = ledger::Budget::of_process();
+    let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
+    let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
+    let ledger = Ledger::of_server(&budget);
     let offer = offer(args, &ledger)?;
     let bounded = Bounded::new(ui.clone(), &ledger);
     let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);

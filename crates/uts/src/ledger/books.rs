@@ -87,24 +87,39 @@ impl Books {
         }
     }
 
-    /// How much a connection may take. What its payer may take is divided among the payer's
-    /// connections as all there is among payers.
-    fn room(&self, shared: &Shared, (name, connection): Who<'_>, resource: Resource, enough: usize) -> usize {
+    /// How much a connection may take, from `least` to `most`, if that is to be had. What its payer
+    /// may take is divided among the payer's connections as all there is among payers.
+    fn room(
+        &self,
+        shared: &Shared,
+        (name, connection): Who<'_>,
+        resource: Resource,
+        (least, most): (usize, usize),
+    ) -> Option<usize> {
         let (at, keeps) = (resource as usize, shared.keeps_for_next);
-        let total = shared.totals[at];
-        let free = total.saturating_sub(self.held[at]);
+        let all = shared.totals[at];
+        let left = all.saturating_sub(self.held[at]);
+        // The last of it is for those who hold none.
+        let kept = if keeps { all / 8 } else { 0 };
+        let (total, free) = (all - kept, left.saturating_sub(kept));
         // Most often there is so much that nobody has to be asked.
-        if free.saturating_sub(total - total / 4) >= enough {
-            return enough;
+        if free.saturating_sub(total - total / 4) >= most {
+            return Some(most);
         }
+        let account = self.accounts.get(name)?;
+        let own = account.connections.get(&connection).map_or(0, |entry| entry.held[at]);
         let others = self.accounts.iter().filter(|(other, account)| *other != name && account.is_present());
         let others = others.map(|(_, account)| account.held[at]);
-        let Some(account) = self.accounts.get(name) else { return 0 };
         let of_payer = share(total, free, account.held[at], others, keeps);
         let others = account.connections.iter().filter(|(other, _)| **other != connection);
         let others = others.map(|(_, entry)| entry.held[at]);
-        let own = account.connections.get(&connection).map_or(0, |entry| entry.held[at]);
-        share(account.held[at] + of_payer, of_payer, own, others, keeps)
+        let room = share(account.held[at] + of_payer, of_payer, own, others, keeps);
+        if room >= least {
+            return Some(most.min(room));
+        }
+        let is_first =
+            (own == 0 && left.saturating_sub(kept / 2) >= least) || (account.held[at] == 0 && left >= least);
+        (keeps && is_first).then_some(least)
     }
 
     /// Takes from `least` to `most`, if there is room for the least.
@@ -116,10 +131,8 @@ impl Books {
         least: usize,
         most: usize,
     ) -> Result<usize, Refused> {
-        let room = self.room(shared, (name, connection), resource, most);
         let at = resource as usize;
-        if least <= room {
-            let amount = most.min(room);
+        if let Some(amount) = self.room(shared, (name, connection), resource, (least, most)) {
             self.add((name, connection), at, amount);
             return Ok(amount);
         }
@@ -202,8 +215,9 @@ impl Books {
                 waiting.filter_map(|(name, account)| Some((account.turn(at)?, name))).collect();
             next.sort_unstable_by_key(|(turn, _)| (turn.held_by_payer, turn.id));
             let found = next.into_iter().find_map(|(turn, name)| {
-                let room = self.room(shared, (name, turn.connection), resource, turn.most);
-                (room >= turn.least).then(|| (name.clone(), turn.connection, turn.most.min(room)))
+                let wanted = (turn.least, turn.most);
+                let amount = self.room(shared, (name, turn.connection), resource, wanted)?;
+                Some((name.clone(), turn.connection, amount))
             });
             let Some((name, connection, amount)) = found else { return };
             self.add((&name, connection), at, amount);
