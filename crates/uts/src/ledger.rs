@@ -12,8 +12,8 @@
 //! first: among payers, then among the connections of one payer, then by the time of asking.
 //!
 //! An eighth of what a server has is for connections that hold none, half of that for payers that
-//! hold none: each finds the least that it asks for, even where those who came before hold more than
-//! their part is by now.
+//! hold none: each finds the least that it asks for, even where those who came before hold more
+//! than their part is by now.
 //!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than
 //! [`LEAST_RATE`] bytes a second loses it if somebody with less has waited for [`GRACE`]. It is

@@ -16,8 +16,8 @@ use uts::{ConnectOptions, Connection, FlowOptions, RecvFlow, SendFlow, Trust};
 /// What a server may hold, whatever its clients do.
 const MEMORY_KB_MAX: u64 = 256 << 10;
 const THREADS_MAX: u64 = 64;
-/// What a server may hold beyond what it held at first, once its clients are gone: a tenth of what it
-/// holds then is less than allocators keep.
+/// What a server may hold beyond what it held at first, once its clients are gone: a tenth of what
+/// it holds then is less than allocators keep.
 const LEFT_KB_MAX: u64 = 32 << 10;
 
 /// How much memory a process has, and had at most, in kB, and how many threads and descriptors.

@@ -1,5 +1,5 @@
-//! Receiving content ([`super::stream`]): what comes is written to the disk a block at a time. A flow
-//! that waits holds neither a thread nor a block. The next block fills while one is written.
+//! Receiving content ([`super::stream`]): what comes is written to the disk a block at a time. A
+//! flow that waits holds neither a thread nor a block. The next block fills while one is written.
 
 use super::blocks::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block, Blocks};
 use super::buffered::BufReader;

@@ -27,8 +27,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Stores files, on behalf of a payer; for each, its hash, or why it is not stored. Each file is open
-/// until all of its group have their names: where there are few descriptors, groups are small.
+/// Stores files, on behalf of a payer; for each, its hash, or why it is not stored. Each file is
+/// open until all of its group have their names: where there are few descriptors, groups are small.
 pub(super) async fn store<T: Send + 'static>(
     payer: &Payer,
     mut group: Vec<(Small, T)>,

@@ -48,7 +48,8 @@ fn many_that_take_nothing_leave_half_to_one_that_does() {
     let idle: Vec<Payer> = (0..500).map(|n| ledger.payer(&format!("{n}"))).collect();
     let busy = ledger.payer("busy");
     let held = fill(&busy);
-    // 28 without those that are kept for payers without any; half of them, and three quarters of that.
+    // 28 without those that are kept for payers without any; half of them, and three quarters of
+    // that.
     assert_eq!(held.len(), 11);
     assert!(busy.another().charge(THREADS, 1).is_ok());
     drop(held);
