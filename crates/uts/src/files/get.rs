@@ -34,8 +34,9 @@ struct Place {
 /// What is to be done when all files are here, and what has been listed so far.
 #[derive(Default)]
 struct Plan {
-    // Boxed: a list of a million that grows holds all of it twice.
+    #[expect(clippy::vec_box, reason = "a list of a million that grows holds all of it twice")]
     directories: Vec<Box<(RelPath, Entry)>>,
+    #[expect(clippy::vec_box, reason = "as above")]
     links: Vec<Box<(RelPath, Entry, RelPath)>>,
     top: Option<(RelPath, Vec<u8>)>,
     /// Where several directories may have files of the same name: from where each comes.

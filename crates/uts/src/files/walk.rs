@@ -169,9 +169,8 @@ impl Walk {
         if level.below.is_empty() && level.has_more_below {
             level.has_more_below = false;
             let mut after = level.entered.clone();
-            loop {
-                // One that cannot be read any more was read before: what it had is told of.
-                let Ok((names, has_more)) = self.names_after(&level.at, after.as_ref()) else { break };
+            // One that cannot be read any more was read before: what it had is told of.
+            while let Ok((names, has_more)) = self.names_after(&level.at, after.as_ref()) {
                 after = names.last().cloned();
                 for name in names {
                     let entry = self.look(&level.at.found(name.as_bytes()));
