@@ -5,67 +5,30 @@
 //! it is the lookup that holds its place in the budget, not the wait for it. Addresses that are
 //! written out need none.
 
-use crate::shares::{Full, Member, Shares, Taken};
 use crate::stream::{Kind, REQUEST_MAX, Refused};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
+use uts::ledger::{self, Charge, Payer, Resource};
 use uts::race::{Lost, in_turns, race};
 use uts_end::output::words;
-
-/// Names that are looked up at once: the runtime has twice as many threads for what blocks.
-const LOOKUPS_MAX: usize = 256;
 
 /// Addresses of a name that are tried: each attempt holds a socket.
 const ADDRESSES_MAX: usize = 16;
 
-/// Files that are left for others than the sockets of peers: the program's own, and attempts.
-const FILES_LEFT: usize = 40;
-
-/// What bounds sockets, in words.
-const BOUND: &str = " (ulimit -n)";
-
-/// Budgets that the peers of this process share.
-pub struct Budgets {
-    lookups: Arc<Shares>,
-    sockets: Arc<Shares>,
-}
-
-/// The part of one peer.
+/// What a peer may take of this process: sockets, and threads for lookups.
 #[derive(Clone)]
-pub struct Budget {
-    lookups: Member,
-    sockets: Member,
-}
-
-impl Budgets {
-    /// As many sockets as the system allows this process now. A part of all may be kept for a peer
-    /// that may yet come.
-    pub fn new(keeps_for_next: bool) -> Self {
-        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let files = files.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-        Budgets {
-            lookups: Shares::new(LOOKUPS_MAX, keeps_for_next, ""),
-            sockets: Shares::new(files.saturating_sub(FILES_LEFT).max(1), keeps_for_next, BOUND),
-        }
-    }
-
-    /// The part of the peer of this name.
-    pub fn of(&self, peer: &str) -> Budget {
-        Budget { lookups: self.lookups.join(peer), sockets: self.sockets.join(peer) }
-    }
-}
+pub struct Budget(pub Payer);
 
 impl Budget {
     /// Room for a socket.
     ///
     /// # Errors
     /// There is none for this peer.
-    pub fn socket(&self) -> Result<Taken, Full> {
-        self.sockets.take()
+    pub fn socket(&self) -> Result<Charge, ledger::Refused> {
+        self.0.charge(Resource::Sockets, 1)
     }
 
     /// The addresses of a host, the families in turns.
@@ -78,7 +41,7 @@ impl Budget {
         }
         let place = (host.to_owned(), port);
         let found = timeout(REQUEST_MAX, async {
-            let held = self.lookups.wait().await;
+            let held = self.0.wait(Resource::Threads, 1, 1).await;
             let looked_up = tokio::task::spawn_blocking(move || {
                 let found = place.to_socket_addrs();
                 drop(held);
@@ -100,8 +63,12 @@ pub fn not_found(why: String) -> Refused {
 ///
 /// # Errors
 /// The kind that says most, and the words of the system.
-pub async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, (Kind, String)> {
-    let addresses = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+pub async fn connect(addresses: &[SocketAddr], budget: &Budget) -> Result<TcpStream, (Kind, String)> {
+    // One socket has been charged. Where there is no room for more, only the first is tried.
+    let others = addresses.len().min(ADDRESSES_MAX).saturating_sub(1);
+    let side_by_side = budget.0.charge_up_to(Resource::Sockets, 1, others.max(1));
+    let tried = 1 + side_by_side.as_ref().map_or(0, Charge::amount);
+    let addresses = &addresses[..addresses.len().min(tried)];
     let attempt = async |address| {
         let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
         connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -139,21 +106,20 @@ pub fn summary(failed: &[io::Error]) -> (Kind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts::ledger::Ledger;
 
     #[tokio::test]
     async fn addresses_need_no_lookup() {
-        let budgets = Budgets { lookups: Shares::new(1, false, ""), sockets: Shares::new(1, false, "") };
-        let budget = budgets.of("a");
-        let _all = budget.lookups.take();
+        let budget = Budget(Ledger::of(Resource::Threads, 1, false).payer("a"));
+        let _all = budget.0.charge(Resource::Threads, 1);
         let found = budget.look_up("::1", 9).await.unwrap();
         assert_eq!(found, [SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 9))]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_finds_no_place_in_time_is_given_up() {
-        let budgets = Budgets { lookups: Shares::new(1, false, ""), sockets: Shares::new(1, false, "") };
-        let budget = budgets.of("a");
-        let _all = budget.lookups.take();
+        let budget = Budget(Ledger::of(Resource::Threads, 1, false).payer("a"));
+        let _all = budget.0.charge(Resource::Threads, 1);
         let error = budget.look_up("localhost", 9).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }

@@ -12,7 +12,6 @@ mod habits;
 mod link;
 mod perf;
 mod pipe;
-mod shares;
 mod stream;
 mod target;
 #[cfg(test)]
@@ -26,6 +25,7 @@ use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
+use uts::ledger::Budget;
 use uts_end::{output, signals};
 use uts_lab::program::{self, Called};
 
@@ -65,7 +65,12 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Serve(serve) => cmd::serve::confine_to(serve)?,
         _ => cmd::serve::Confined::default(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = Budget::of_process();
+    let carrying = std::thread::available_parallelism().map_or(1, usize::from).min(threads.threads / 4);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // A ledger bounds those that block for others; some are left for the program itself.
+    builder.worker_threads(carrying).max_blocking_threads(threads.blocking_threads() + threads.threads / 8);
+    let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let transport = udp::Udp;
     let result = runtime.block_on(async {

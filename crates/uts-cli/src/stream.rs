@@ -9,15 +9,24 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::WriteHalf;
 use tokio::time::{Instant, sleep};
+use uts::files::WriteShared;
 use uts_end::transport::unacknowledged_bytes;
 
-/// What is read at once, in bytes.
+/// What is read at once, in bytes, while much comes, and at first.
 const CHUNK_BYTES: usize = 32 << 10;
+const CHUNK_BYTES_MIN: usize = 2 << 10;
+
+/// What may wait in a flow to leave, in bytes, if there is room, and if there is little.
+pub const AHEAD_BYTES: usize = 256 << 10;
+pub const AHEAD_BYTES_MIN: usize = 8 << 10;
 
 /// How long a client may take to say what it wants, and a service to answer.
 pub const REQUEST_MAX: Duration = Duration::from_secs(20);
@@ -180,17 +189,55 @@ impl Progress {
     }
 }
 
+/// What is written to, by who asks first whether it takes more: what it does not take is left where
+/// it comes from.
+trait Taker: AsyncWrite + Unpin {
+    /// Waits until more may be written without being held here.
+    fn takes(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// A socket holds no more than the system lets it.
+impl Taker for WriteHalf<'_> {
+    async fn takes(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A flow, and what may wait in it to leave, in bytes.
+struct Granting<'a, S>(&'a mut S, usize);
+
+impl<S: WriteShared> Taker for Granting<'_, S> {
+    async fn takes(&mut self) -> io::Result<()> {
+        self.0.granted(1, self.1).await.map(drop)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Granting<'_, S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(cx)
+    }
+}
+
 /// Copies what comes until its end, which is passed on. What has come is passed on before more is
 /// waited for. `watch` is told of each piece before it is written: where to, how many bytes, and
 /// how long they were waited for.
-async fn pass<W: AsyncWrite + Unpin>(
+async fn pass<W: Taker>(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut W,
     mut watch: impl FnMut(&W, usize, Duration),
     progress: &Progress,
 ) -> Result<(), Broken> {
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES_MIN];
     loop {
+        to.takes().await.map_err(Broken::Unwritten)?;
         let since = Instant::now();
         let bytes = from.read(&mut chunk).await.map_err(Broken::Unread)?;
         if bytes == 0 {
@@ -203,6 +250,12 @@ async fn pass<W: AsyncWrite + Unpin>(
         to.write_all(&chunk[..bytes]).await.map_err(Broken::Unwritten)?;
         to.flush().await.map_err(Broken::Unwritten)?;
         progress.pieces.fetch_add(1, Relaxed);
+        // Who waits with little to pass holds little.
+        match bytes {
+            _ if bytes == chunk.len() => chunk.resize(CHUNK_BYTES, 0),
+            ..CHUNK_BYTES_MIN if chunk.len() > CHUNK_BYTES_MIN => chunk = vec![0; CHUNK_BYTES_MIN],
+            _ => {}
+        }
     }
 }
 
@@ -216,12 +269,14 @@ async fn pass<W: AsyncWrite + Unpin>(
 ///
 /// # Errors
 /// Those of both ends.
-pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
+///
+/// `ahead_bytes`: what may wait in the flow to leave. The rest waits in the socket.
+pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
     socket: TcpStream,
-    send: &mut S,
-    recv: &mut R,
+    (send, recv): (&mut S, &mut R),
+    ahead_bytes: usize,
     ahead: &[u8],
-    on_sent: impl FnMut(&S, usize, Duration),
+    mut on_sent: impl FnMut(&S, usize, Duration),
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
     // Keystrokes are not to wait for each other. Without it they only come later.
@@ -231,7 +286,8 @@ pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
     let progress = Progress::default();
     let outward = async {
         send.write_all(ahead).await.map_err(Broken::Unwritten)?;
-        pass(&mut from, send, on_sent, &progress).await
+        let on_sent = |to: &Granting<'_, S>, bytes, waited| on_sent(&*to.0, bytes, waited);
+        pass(&mut from, &mut Granting(send, ahead_bytes), on_sent, &progress).await
     };
     let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress);
     let (error, is_alive) = match both(outward, inward, &progress).await {
@@ -433,9 +489,16 @@ mod tests {
         let (mut recv, mut send) = tokio::io::split(near);
         let joined = tokio::spawn(async move {
             let (mut sent, mut received) = (0, 0);
-            join(inner, &mut send, &mut recv, &[], |_, bytes, _| sent += bytes, |bytes| received += bytes)
-                .await
-                .map(|()| (sent, received))
+            join(
+                inner,
+                (&mut send, &mut recv),
+                AHEAD_BYTES,
+                &[],
+                |_, bytes, _| sent += bytes,
+                |bytes| received += bytes,
+            )
+            .await
+            .map(|()| (sent, received))
         });
         let (mut recv, mut send) = tokio::io::split(far);
         outer.write_all(b"question").await.unwrap();
@@ -462,7 +525,7 @@ mod tests {
         let whole = io::Cursor::new(vec![7; 20 << 20]);
         let mut recv = whole.chain(fails());
         let joined = tokio::spawn(async move {
-            join(inner, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await.unwrap_err();
+            join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await.unwrap_err();
         });
         let mut got = Vec::new();
         let error = outer.read_to_end(&mut got).await.unwrap_err();
@@ -480,7 +543,8 @@ mod tests {
                 let (near, far) = tokio::io::duplex(100_000);
                 let (mut recv, mut send) = tokio::io::split(near);
                 let joined = tokio::spawn(async move {
-                    let ended = join(inner, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await;
+                    let ended =
+                        join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await;
                     // The flow would be reset, and not end.
                     drop((send, recv));
                     ended

@@ -60,6 +60,7 @@ mod flow;
 mod identity;
 mod instance;
 mod known_hosts;
+pub mod ledger;
 mod listener;
 pub mod race;
 mod roaming;

@@ -4,16 +4,18 @@ mod beneath;
 mod inventory;
 mod limits;
 mod listen;
+mod watch;
 
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
-use crate::dial::Budgets;
+use crate::dial::Budget;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
 use crate::pipe::{self, Permitted};
 use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
+use crate::ui::bounded::Bounded;
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 pub use crate::confine::Confined;
@@ -25,12 +27,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::watch::{self as state, Receiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
+use uts::ledger::{self, Ledger, Payer};
 use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
 use uts_units::show;
+use watch::Watch;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
@@ -77,12 +81,16 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
+    tunnel::make_room_for_sockets();
+    let budget = ledger::Budget::of_process();
+    let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
+    let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
+    let ledger = Ledger::of_server(&budget);
     check_beneath(args)?;
-    let offer = offer(args)?;
-    if offer.find(tunnel::SERVICE).is_ok() || offer.find(pipe::SERVICE).is_ok() {
-        tunnel::make_room_for_sockets();
-    }
-    let budgets = Arc::new(Budgets::new(true));
+    let offer = offer(args, &ledger)?;
+    let bounded = Bounded::new(ui.clone(), &ledger);
+    let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);
+    let mut watch = Watch::new(&ledger);
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
     let found = look(args).await?;
     ui.start(&Start {
@@ -97,15 +105,17 @@ pub(crate) async fn serve<T: Transport>(
         ui.warning(&warning);
     }
     tokio::pin!(interrupt);
-    let (stop, stopping) = watch::channel(false);
+    let (stop, stopping) = state::channel(false);
     let mut clients = JoinSet::new();
     let ended = loop {
         tokio::select! {
             () = &mut interrupt => break Ok(()),
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
+            () = watch.next() => watch.tell(&*ui, &left_out, clients.len()),
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
-                    clients.spawn(serve_client(offer.clone(), budgets.clone(), link, ui.clone(), stopping.clone()));
+                    let ledger = ledger.clone();
+                    clients.spawn(serve_client(offer.clone(), ledger, link, ui.clone(), stopping.clone()));
                 }
                 Some(Err(why)) => ui.connection("refused", "a client", &why),
                 None => break Err(Failure::Failed("the socket was closed".into())),
@@ -152,14 +162,14 @@ enum Offered {
 /// What clients may ask for, by its name.
 type Offer = Services<Offered>;
 
-fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
+fn offer(args: &ServeArgs, ledger: &Ledger) -> Result<Offer, Failure> {
     let options =
         ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
     let mut offer = Services::new();
     if let Some(dir) = &args.dir {
         let service = Service::open(dir, options);
         let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
-        offer = offer.with("", Offered::Files(service));
+        offer = offer.with("", Offered::Files(service.charged_to(ledger)));
     }
     let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
     if !pipes.is_empty() {
@@ -177,10 +187,10 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
 
 async fn serve_client<L: Link>(
     offer: Offer,
-    budgets: Arc<Budgets>,
+    ledger: Ledger,
     link: L,
     ui: Arc<dyn Ui>,
-    mut stopping: watch::Receiver<bool>,
+    mut stopping: Receiver<bool>,
 ) {
     let (address, fingerprint) = link.peer();
     let offered = match offer.find(&link.service()) {
@@ -200,7 +210,8 @@ async fn serve_client<L: Link>(
     let telling = meter.run();
     let flows = link.flows();
     // Clients with keys are told apart by them, others by where they are.
-    let budget = budgets.of(fingerprint.as_deref().unwrap_or_else(|| host(&address)));
+    let payer = ledger.payer(fingerprint.as_deref().unwrap_or_else(|| host(&address)));
+    let budget = Budget(payer.clone());
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     // Of this transport, whose flows may be of messages, or have properties of their own.
     let connection = || link.connection().ok_or_else(|| "this transport carries none of it".to_owned());
@@ -220,7 +231,7 @@ async fn serve_client<L: Link>(
                 let exit = Exit::new(connection()?, judge, Arc::default(), teller, budget);
                 exit.serve().await.map_err(words)
             }
-            Offered::Perf(server) => measure(server, Arc::new(connection()?), &*ui, &address).await,
+            Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &address).await,
         }
     };
     let served = tokio::select! {
@@ -241,10 +252,11 @@ async fn serve_client<L: Link>(
 async fn measure(
     server: &perf::Server,
     connection: Arc<uts::Connection>,
+    payer: &Payer,
     ui: &dyn Ui,
     address: &str,
 ) -> Result<(), String> {
-    let measured = server.serve(connection).await.map_err(|error| error.to_string())?;
+    let measured = server.serve(connection, payer).await.map_err(|error| error.to_string())?;
     let kind = measured.request.workload.kind();
     for (way, half) in [("from", &measured.own.served), ("to", &measured.client.served)] {
         let Some(half) = half else { continue };

@@ -4,9 +4,8 @@ use super::patience::Patience;
 use super::{Failure, interrupted, properties, reach};
 use crate::args::TunnelArgs;
 use crate::config::Config;
-use crate::dial::Budgets;
+use crate::dial::Budget;
 use crate::link::{Broken, ConnectOptions, Link, Transport};
-use crate::shares::Shares;
 use crate::stream;
 use crate::target::Host;
 use crate::tunnel::control::{Board, Control};
@@ -25,6 +24,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use uts::ledger::{self, Ledger, Resource};
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
 
 /// How often a port of the server is asked for again that it could not have after a reconnection:
@@ -100,7 +100,7 @@ struct Run<'a, T: Transport> {
     /// Properties asked of the forwards of the server, in their order.
     remote: Vec<Arc<Wants>>,
     teller: Arc<Teller>,
-    budgets: Budgets,
+    ledger: Ledger,
     /// The connection now.
     link: Mutex<Option<T::Link>>,
     /// Tasks that listen here, as long as the tunnel runs.
@@ -120,7 +120,8 @@ impl<'a, T: Transport> Run<'a, T> {
         let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
         let (now, connections) = watch::channel(None);
         let live = Arc::new(Live::default());
-        let (room, budgets) = (Shares::new(tunnel::CONNECTIONS_MAX, false, ""), Budgets::new(false));
+        let room = Ledger::of(Resource::Requests, tunnel::CONNECTIONS_MAX, false);
+        let ledger = Ledger::of_client(&ledger::Budget::of_process());
         let mut listening = JoinSet::new();
         let (mut forwards, mut sockets) = (Vec::new(), Vec::new());
         for forward in args.local.iter().chain(&args.dynamic) {
@@ -139,7 +140,7 @@ impl<'a, T: Transport> Run<'a, T> {
                 lines::tell(format_args!("{name} leads to {to} by {host}"));
             }
             forwards.push((name.clone(), to.clone(), wants.clone()));
-            let (room, budget) = (room.join(&name), budgets.of(&name));
+            let (room, budget) = (room.payer(&name), Budget(ledger.payer(&name)));
             let (live, teller) = (live.clone(), teller.clone());
             let entry = Arc::new(Entry { name, asked, to, wants, room, budget, live, teller });
             sockets.push((socket, entry));
@@ -161,7 +162,7 @@ impl<'a, T: Transport> Run<'a, T> {
         }
         let link = Mutex::default();
         let _listening = listening;
-        Ok(Run { transport, args, host, options, board, now, remote, teller, budgets, link, _listening })
+        Ok(Run { transport, args, host, options, board, now, remote, teller, ledger, link, _listening })
     }
 
     /// Keeps a connection to the server for as long as there is patience. The first is waited for
@@ -239,7 +240,8 @@ impl<'a, T: Transport> Run<'a, T> {
         });
         let judge = Judge::Client(goals.collect());
         let (live, teller) = (self.board.live.clone(), self.teller.clone());
-        let exit = Exit::new(connection.clone(), judge, live, teller, self.budgets.of("the server"));
+        let exit =
+            Exit::new(connection.clone(), judge, live, teller, Budget(self.ledger.payer("the server")));
         tasks.spawn(async move { drop(exit.serve().await) });
         for (number, forward) in self.args.remote.iter().enumerate() {
             let asked = Asked::Listen(forward.protocol, number as u16, forward.bind.clone());

@@ -5,10 +5,11 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_blocking};
 use tokio::time::timeout;
 use uts::Connection;
+use uts::ledger::{Payer, Resource};
 use uts_end::Role;
 use uts_traffic::clock::Clock;
 
@@ -44,17 +45,22 @@ impl Server {
     ///
     /// # Errors
     /// Why nothing was measured.
-    pub async fn serve(&self, connection: Arc<Connection>) -> io::Result<Measured> {
-        let (room, runtime) = (self.0.clone(), tokio::runtime::Handle::current());
+    pub async fn serve(&self, connection: Arc<Connection>, payer: &Payer) -> io::Result<Measured> {
+        // Who has not asked, or is refused, has no thread.
+        let admitted = admit(self.0.clone(), &connection).await?;
+        let thread = payer.wait(Resource::Threads, 1, 1).await;
+        let runtime = tokio::runtime::Handle::current();
         let (kept, dropped) = oneshot::channel::<()>();
         // What carries workloads stays in its thread.
         let measured = spawn_blocking(move || {
-            runtime.block_on(LocalSet::new().run_until(async {
+            let measured = runtime.block_on(LocalSet::new().run_until(async {
                 tokio::select! {
-                    measured = serve(&room, &connection) => measured,
+                    measured = serve(admitted, &connection) => measured,
                     _ = dropped => Err(io::Error::new(io::ErrorKind::Interrupted, "the server ends it")),
                 }
-            }))
+            }));
+            drop(thread);
+            measured
         });
         let measured = measured.await.map_err(io::Error::other)?;
         drop(kept);
@@ -62,20 +68,34 @@ impl Server {
     }
 }
 
-async fn serve(room: &Semaphore, connection: &Connection) -> io::Result<Measured> {
+/// One whose turn it is: its place, and what it asks.
+struct Admitted {
+    place: OwnedSemaphorePermit,
+    control: Control,
+    request: Request,
+}
+
+/// Hears what a client asks, and whether there is room for it.
+async fn admit(room: Arc<Semaphore>, connection: &Connection) -> io::Result<Admitted> {
     let flow = in_time(async { Ok(connection.accept_flow().await) }).await?;
     let mut control = Control::new(flow.ok_or(io::ErrorKind::UnexpectedEof)?);
     let ToServer::Request(request) = in_time(control.hear()).await? else {
         return Err(unexpected("it asks for nothing"));
     };
-    let place = room.try_acquire();
-    let busy = || "the server is busy with another measurement; try again later".to_owned();
-    if let Err(why) = request.check().and_then(|()| place.as_ref().map(|_| ()).map_err(|_| busy())) {
-        control.say(&ToClient::Refused(why.clone())).await?;
-        // The client closes once it has read that.
-        let _ = timeout(PATIENCE, connection.closed()).await;
-        return Err(io::Error::other(format!("refused: {why}")));
+    let busy = |_| "the server is busy with another measurement; try again later".to_owned();
+    match request.check().and_then(|()| room.try_acquire_owned().map_err(busy)) {
+        Ok(place) => Ok(Admitted { place, control, request }),
+        Err(why) => {
+            control.say(&ToClient::Refused(why.clone())).await?;
+            // The client closes once it has read that.
+            let _ = timeout(PATIENCE, connection.closed()).await;
+            Err(io::Error::other(format!("refused: {why}")))
+        }
     }
+}
+
+async fn serve(admitted: Admitted, connection: &Connection) -> io::Result<Measured> {
+    let Admitted { place, mut control, request } = admitted;
     control.say(&ToClient::Ready).await?;
     let clock = Rc::new(SharedClock::own()?);
     let mut asked = 0;

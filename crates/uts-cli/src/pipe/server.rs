@@ -2,8 +2,7 @@
 
 use super::{Permitted, read_request};
 use crate::dial::{self, Budget};
-use crate::shares::Taken;
-use crate::stream::{Kind, REQUEST_MAX, Refused, answer, join};
+use crate::stream::{AHEAD_BYTES, AHEAD_BYTES_MIN, Kind, REQUEST_MAX, Refused, answer, join};
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -12,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::Flows;
+use uts::ledger::{Charge, Resource};
 
 /// Streams of one client at once: each holds a socket.
 const STREAMS_MAX: usize = 100;
@@ -57,7 +57,9 @@ async fn serve_stream<F: Flows>(
         Ok(name) => connect(permitted, &name, budget).await,
         Err(error) => Err(Refused::absent(error.to_string())),
     };
-    let (service, _socket) = match service {
+    let held = budget.0.charge_up_to(Resource::Memory, AHEAD_BYTES_MIN, AHEAD_BYTES);
+    let held = held.map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() });
+    let (service, _socket, held) = match service.and_then(|(service, socket)| Ok((service, socket, held?))) {
         Ok(service) => service,
         Err(refused) => {
             answer(&mut send, Err(&refused)).await?;
@@ -65,11 +67,11 @@ async fn serve_stream<F: Flows>(
         }
     };
     answer(&mut send, Ok("")).await?;
-    join(service, &mut send, &mut recv, &[], |_, _, _| {}, |_| {}).await
+    join(service, (&mut send, &mut recv), held.amount(), &[], |_, _, _| {}, |_| {}).await
 }
 
 /// Connects to a service. An error is for the client.
-async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(TcpStream, Taken), Refused> {
+async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(TcpStream, Charge), Refused> {
     let (host, port) = permitted.address(name).map_err(Refused::absent)?;
     let socket = budget.socket().map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() })?;
     // Where it is, is not for the client to know.
@@ -78,6 +80,6 @@ async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(
         let late = if error.kind() == io::ErrorKind::TimedOut { " in time" } else { "" };
         silent(Kind::HostUnreachable, format!("its host is not found{late}"))
     })?;
-    let connected = dial::connect(&found).await;
+    let connected = dial::connect(&found, budget).await;
     connected.map(|service| (service, socket)).map_err(|(kind, why)| silent(kind, why))
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use uts::ledger::Resource;
 use uts::{MessageOptions, RecvFlow, SendFlow, WriteError};
 
 const DATAGRAM: u8 = 0;
@@ -169,7 +170,7 @@ pub async fn enter(
     mut local: Local,
     connections: Connections,
 ) -> Result<(), String> {
-    let _room = match entry.room.take() {
+    let _room = match entry.room.charge(Resource::Requests, 1) {
         Ok(room) => room,
         Err(full) if full.is_news => return Err(full.to_string()),
         Err(_) => return Ok(()),

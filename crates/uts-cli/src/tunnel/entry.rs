@@ -8,7 +8,6 @@ use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller, Wants, associate, datagrams};
 use crate::dial::Budget;
-use crate::shares::{Full, Member};
 use crate::stream::{self, Kind, Refused};
 use std::collections::VecDeque;
 use std::future::pending;
@@ -21,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use uts::ledger::{self, Payer, Resource};
 use uts::printable::{self, words};
 use uts::{CloseReason, Connection, RecvFlow, SendFlow};
 
@@ -45,7 +45,7 @@ pub struct Entry {
     /// What is asked of its flows.
     pub wants: Arc<Wants>,
     /// Its share of the connections that are carried.
-    pub room: Member,
+    pub room: Payer,
     /// What it may take of this process.
     pub budget: Budget,
     /// What is carried.
@@ -267,7 +267,7 @@ impl Entry {
                 (Arrived::Socks(waiting), Asked::Connect(Protocol::Tcp, place), to)
             }
         };
-        let _room = match self.room.take() {
+        let _room = match self.room.charge(Resource::Requests, 1) {
             Ok(room) => room,
             Err(full) => {
                 self.tell_full(&full);
@@ -350,7 +350,7 @@ impl Entry {
     }
 
     /// A limit is met: who is refused hears it at once, and people once in a while.
-    fn tell_full(&self, full: &Full) {
+    fn tell_full(&self, full: &ledger::Refused) {
         if full.is_news {
             self.teller.tell(&self.name, &format!("{full}; more are refused"));
         }

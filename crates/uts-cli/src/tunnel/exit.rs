@@ -8,7 +8,6 @@ use super::permit::Permits;
 use super::wire::{Asked, Opening};
 use super::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams};
 use crate::dial::{self, Budget};
-use crate::shares::{Shares, Taken};
 use crate::stream::{self, Kind, REQUEST_MAX, Refused};
 use bytes::Bytes;
 use std::io;
@@ -20,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
+use uts::ledger::{Charge, Ledger, Payer, Resource};
 use uts::printable::words;
 use uts::requirements::RequirementError;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, Requirements, SendFlow};
@@ -60,15 +60,15 @@ pub struct Exit {
     /// What all that it does for the peer may take of this process.
     budget: Budget,
     /// For connections that are carried, in each direction, and for what listens.
-    room: Arc<Shares>,
-    arriving: Arc<Shares>,
+    room: Payer,
+    arriving: Ledger,
     listeners: Arc<Semaphore>,
 }
 
 /// Room for a connection, and for its socket.
 pub(super) struct Room {
-    _connection: Taken,
-    _socket: Taken,
+    _connection: Charge,
+    _socket: Charge,
 }
 
 /// Where a flow leads, and how it is carried.
@@ -96,8 +96,8 @@ impl Exit {
             teller,
             budget,
             // As many as there can be flows: the other end bounds them.
-            room: Shares::new(FLOWS_MAX as usize, false, ""),
-            arriving: Shares::new(CONNECTIONS_MAX, true, ""),
+            room: Ledger::of(Resource::Requests, FLOWS_MAX as usize, false).payer(""),
+            arriving: Ledger::of(Resource::Requests, CONNECTIONS_MAX, true),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
         })
     }
@@ -190,7 +190,7 @@ impl Exit {
     }
 
     pub(super) fn room(&self) -> Result<Room, Refused> {
-        let taken = self.room.join("").take().and_then(|connection| {
+        let taken = self.room.charge(Resource::Requests, 1).and_then(|connection| {
             let socket = self.budget.socket()?;
             Ok(Room { _connection: connection, _socket: socket })
         });
@@ -237,7 +237,7 @@ impl Exit {
             let asking = way.wants.options(&self.connection, Protocol::Tcp);
             let asking = asking.and_then(|asking| asking.apply(send).map(|()| asking));
             let asking = asking.map_err(Refused::absent)?;
-            let socket = dial::connect(&way.addresses).await.map_err(|(kind, why)| {
+            let socket = dial::connect(&way.addresses, &self.budget).await.map_err(|(kind, why)| {
                 let refused = Refused { kind, why: format!("{} does not answer: {why}", way.to) };
                 self.tell(&way.name, &refused);
                 refused
@@ -288,7 +288,7 @@ impl Exit {
         stream::answer(send, Ok(&address.port().to_string())).await?;
         let name = format!("{}{address}", protocol.prefix());
         let entry = Arc::new(Entry {
-            room: self.arriving.join(&name),
+            room: self.arriving.payer(&name),
             budget: self.budget.clone(),
             name,
             asked: Some(Asked::Arrived(protocol, number)),

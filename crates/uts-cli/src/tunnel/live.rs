@@ -139,7 +139,7 @@ impl Entered {
             carried.received.fetch_add(bytes as u64, Relaxed);
         };
         tokio::select! {
-            joined = stream::join(socket, send, recv, ahead, on_sent, on_received) => joined,
+            joined = stream::join(socket, (send, recv), stream::AHEAD_BYTES, ahead, on_sent, on_received) => joined,
             () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

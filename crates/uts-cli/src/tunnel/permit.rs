@@ -257,8 +257,8 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dial::Budgets;
     use crate::stream::Kind;
+    use uts::ledger::Ledger;
 
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -306,7 +306,7 @@ mod tests {
             &["127.0.0.1:80", "udp/127.0.0.1:53", &format!("127.0.0.1:22@{mine}"), "*.invalid:80", "*:443"],
             &[],
         );
-        let budget = Budgets::new(true).of("a");
+        let budget = Budget(Ledger::of_server(&uts::ledger::Budget::of_process()).payer("a"));
         let ask = async |protocol, host: &str, port, key| {
             all.addresses(protocol, &place(host, port), key, &budget).await
         };

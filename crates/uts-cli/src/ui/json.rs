@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use uts::files::FileOutcome;
+use uts::ledger::Row;
 
 const PERIOD: Duration = Duration::from_millis(100);
 
@@ -149,6 +150,18 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
 
     fn failed(&self, line: &str) {
         self.emit("error", None, json!({"message": lines::line(line)}));
+    }
+
+    fn ledger(&self, rows: &[Row]) {
+        let payer =
+            |(name, held): &(String, usize)| json!({"name": lines::line(name.as_str()), "held": held});
+        let row = |row: &Row| {
+            json!({
+                "resource": row.resource.name(), "total": row.total, "held": row.held, "waiting": row.waiting,
+                "payers": row.payers.iter().map(payer).collect::<Vec<_>>(),
+            })
+        };
+        self.emit("ledger", None, json!({"resources": rows.iter().map(row).collect::<Vec<_>>()}));
     }
 
     fn done(&self, done: &Done) {

@@ -1,5 +1,6 @@
 //! Views of the user: progress on a terminal, lines elsewhere, or JSON for programs.
 
+pub mod bounded;
 pub mod json;
 mod line;
 pub mod lines;
@@ -11,6 +12,7 @@ use crate::link::{ExchangeStep, Telemetry};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
+use uts::ledger::Row;
 use uts_end::output::Output;
 
 /// Beginning of a run.
@@ -154,6 +156,8 @@ pub trait Ui: Send + Sync + 'static {
     fn error(&self, line: &str);
     /// All of it failed, which standard error is told besides.
     fn failed(&self, _line: &str) {}
+    /// What is held for clients, and by whom.
+    fn ledger(&self, _rows: &[Row]) {}
     /// A copy ended.
     fn done(&self, done: &Done);
     /// A copy ended because nobody reads what it writes any more, which is no news to anybody.

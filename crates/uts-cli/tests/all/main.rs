@@ -8,6 +8,7 @@
 )]
 
 mod abrupt;
+mod budget;
 mod bypasses;
 mod common;
 mod conditions;

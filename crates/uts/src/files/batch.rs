@@ -1,10 +1,13 @@
 //! A flow as the client uses it: requests are written ahead of the answers.
 
+use super::Flows;
+use super::buffered::{BufReader, BufWriter};
 use super::client::unexpected;
 use super::error::FileError;
 use super::message::{MAGIC, Reply, Request, VERSION, read_frame, write_frame};
-use super::{FLOW_BUFFER_BYTES, Flows};
-use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
+use crate::ledger::Payer;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
 
 /// Work that can share a round trip with other such work.
 pub(super) trait Batch {
@@ -23,17 +26,22 @@ pub(super) struct Conversation<F: Flows> {
 }
 
 impl<F: Flows> Conversation<F> {
-    pub(super) async fn open(flows: &F) -> Result<Self, FileError> {
+    pub(super) async fn open(flows: &F, payer: &Payer) -> Result<Self, FileError> {
         let (send, recv) = flows.open().await?;
-        let mut send = BufWriter::with_capacity(FLOW_BUFFER_BYTES, send);
+        let pulse = Arc::default();
+        let mut send = BufWriter::new(send, payer, &pulse);
         send.write_all(MAGIC).await?;
         send.write_u8(VERSION).await?;
-        Ok(Conversation { send, recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv) })
+        Ok(Conversation { send, recv: BufReader::new(recv, payer, &pulse) })
     }
 
     /// A flow on which the server sets modes as it is told.
-    pub(super) async fn open_to_put(flows: &F, preserve_mode: bool) -> Result<Self, FileError> {
-        let mut flow = Conversation::open(flows).await?;
+    pub(super) async fn open_to_put(
+        flows: &F,
+        payer: &Payer,
+        preserve_mode: bool,
+    ) -> Result<Self, FileError> {
+        let mut flow = Conversation::open(flows, payer).await?;
         if preserve_mode {
             match flow.ask(&Request::PreserveModes).await? {
                 Reply::Done => {}

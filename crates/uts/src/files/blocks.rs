@@ -1,73 +1,182 @@
-//! Memory between a flow and the disk. Blocks are used again: new ones would be zeroed, and their
-//! pages mapped, each time.
+//! Memory between a flow and the disk. It is charged to who it is for, until the flow or the disk
+//! has let go of it. Blocks are used again: new ones would be zeroed, and their pages mapped, each
+//! time.
 
-use super::{FLOW_BUFFER_BYTES, WriteShared};
-use bytes::{Bytes, BytesMut};
-use std::collections::VecDeque;
-use std::io;
-use tokio::io::{AsyncWriteExt, BufWriter};
+use crate::ledger::{Charge, Payer, Resource};
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Blocks that a flow was given, the oldest first. It lets go of them once the peer has them. There
-/// are then no more than the flow holds, and they come back in order.
-#[derive(Debug, Default)]
-pub(super) struct Lent(VecDeque<Bytes>);
+/// What is read from and written to disks at once, if there is room.
+pub(super) const BLOCK_BYTES: usize = 256 * 1024;
+/// What is waited for, if there is not.
+pub(super) const BLOCK_BYTES_MIN: usize = 8 * 1024;
 
-impl Lent {
-    /// A block of `bytes`; what stands in it is left over from before.
-    pub(super) fn take(&mut self, bytes: usize) -> BytesMut {
-        let mut block = match self.0.pop_front().map(Bytes::try_into_mut) {
-            Some(Ok(block)) => block,
-            Some(Err(held)) => {
-                self.0.push_front(held);
-                BytesMut::new()
-            }
-            None => BytesMut::new(),
-        };
-        block.resize(bytes, 0);
-        block
+/// Blocks that are kept for later.
+const SPARES_MAX: usize = 4;
+
+/// Blocks of one file on its way.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    payer: Payer,
+    spares: Arc<Mutex<Vec<Space>>>,
+}
+
+#[derive(Debug)]
+struct Space {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+/// A block. What stands in it at first is left over from before.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// Empty only while it is dropped.
+    space: Option<Space>,
+    bytes: usize,
+    home: Arc<Mutex<Vec<Space>>>,
+}
+
+impl Blocks {
+    pub(super) fn new(payer: &Payer) -> Self {
+        Blocks { payer: payer.clone(), spares: Arc::default() }
     }
 
-    /// The block, to be given to a flow.
-    pub(super) fn lend(&mut self, block: BytesMut) -> Bytes {
-        let block = block.freeze();
-        self.0.push_back(block.clone());
-        block
+    /// A block that was used before, if there is one; it may be shorter than `bytes`.
+    pub(super) fn spare(&self, bytes: usize) -> Option<Block> {
+        lock(&self.spares).pop().map(|space| self.block(space, bytes))
+    }
+
+    /// Waits for a block of up to `bytes`.
+    pub(super) async fn take(&self, bytes: usize) -> Block {
+        let wanted = bytes.clamp(1, BLOCK_BYTES);
+        let longest = |space: &Space| space.bytes.len() >= wanted || space.bytes.len() >= BLOCK_BYTES;
+        let spare = lock(&self.spares).pop_if(|space| longest(space));
+        if let Some(space) = spare {
+            return self.block(space, bytes);
+        }
+        // A shorter one is of no use, and counts.
+        self.let_go();
+        let least = wanted.min(BLOCK_BYTES_MIN);
+        let charge = self.payer.wait(Resource::Memory, least, wanted).await;
+        let space = Space { bytes: vec![0; charge.amount()], _charge: charge };
+        self.block(space, bytes)
+    }
+
+    fn block(&self, space: Space, bytes: usize) -> Block {
+        let bytes = bytes.min(space.bytes.len());
+        Block { space: Some(space), bytes, home: self.spares.clone() }
+    }
+
+    /// Gives back what is kept for later.
+    pub(super) fn let_go(&self) {
+        lock(&self.spares).clear();
     }
 }
 
-impl<W: WriteShared> WriteShared for BufWriter<W> {
-    /// Less than the buffer holds goes through it, with what stands in it already.
-    async fn write_shared(&mut self, data: Bytes) -> io::Result<()> {
-        if data.len() < FLOW_BUFFER_BYTES {
-            return self.write_all(&data).await;
+fn lock(spares: &Mutex<Vec<Space>>) -> MutexGuard<'_, Vec<Space>> {
+    spares.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Block {
+    /// Cuts it to this length.
+    pub(super) fn truncate(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let space = self.space.as_mut().and_then(|space| space.bytes.get_mut(..self.bytes));
+        space.unwrap_or_default()
+    }
+
+    /// The block, to be given to a flow.
+    pub(super) fn into_shared(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        self.space.as_ref().and_then(|space| space.bytes.get(..self.bytes)).unwrap_or_default()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let Some(space) = self.space.take() else { return };
+        let mut spares = lock(&self.home);
+        // Of a file that is done, only what is under way holds the list.
+        if spares.len() < SPARES_MAX && Arc::strong_count(&self.home) > 1 {
+            spares.push(space);
         }
-        self.flush().await?;
-        self.get_mut().write_shared(data).await
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::WriteShared;
+    use super::super::buffered::BufWriter;
     use super::*;
+    use crate::ledger::{Budget, Ledger};
     use core::pin::Pin;
     use core::task::{Context, Poll};
-    use tokio::io::AsyncWrite;
+    use std::io;
+    use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-    #[test]
-    fn a_block_is_used_again_once_the_flow_has_let_go_of_it() {
-        let mut lent = Lent::default();
-        let first = lent.take(1000);
-        let place = first.as_ptr();
-        let mut held = lent.lend(first);
-        let _ = held.split_to(400);
-        let second = lent.take(1000);
-        assert_ne!(second.as_ptr(), place, "the flow still holds a part of it");
-        let second = lent.lend(second);
-        drop(held);
-        assert_eq!(lent.take(900).as_ptr(), place);
-        drop(second);
-        assert_eq!(lent.take(1000).len(), 1000);
-        assert!(lent.0.is_empty());
+    pub(in super::super) fn payer() -> Payer {
+        Ledger::of_client(&Budget::of_process()).payer("a")
+    }
+
+    fn held(payer: &Payer) -> usize {
+        payer.ledger().rows()[Resource::Memory as usize].held
+    }
+
+    #[tokio::test]
+    async fn a_block_is_used_again_once_the_flow_has_let_go_of_it() {
+        let payer = payer();
+        let blocks = Blocks::new(&payer);
+        let first = blocks.take(BLOCK_BYTES).await;
+        let place = first.as_ref().as_ptr();
+        let mut shared = first.into_shared();
+        let _ = shared.split_to(400);
+        let second = blocks.take(BLOCK_BYTES).await;
+        assert_ne!(second.as_ref().as_ptr(), place, "the flow still holds a part of it");
+        assert_eq!(held(&payer), 2 * BLOCK_BYTES);
+        drop(shared);
+        let mut again = blocks.take(BLOCK_BYTES).await;
+        assert_eq!((again.as_ref().as_ptr(), again.bytes_mut().len()), (place, BLOCK_BYTES));
+        drop((again, second));
+        assert_eq!(held(&payer), 2 * BLOCK_BYTES);
+        blocks.let_go();
+        assert_eq!(held(&payer), 0);
+    }
+
+    #[tokio::test]
+    async fn what_the_flow_still_holds_of_a_file_that_is_done_is_given_back() {
+        let payer = payer();
+        let blocks = Blocks::new(&payer);
+        let (first, second) = (blocks.take(BLOCK_BYTES).await, blocks.take(BLOCK_BYTES).await);
+        let shared = [first.into_shared(), second.into_shared()];
+        drop(blocks);
+        assert_eq!(held(&payer), 2 * BLOCK_BYTES);
+        drop(shared);
+        assert_eq!(held(&payer), 0);
+    }
+
+    #[tokio::test]
+    async fn blocks_are_as_long_as_there_is_room_for() {
+        let ledger = Ledger::of(Resource::Memory, 100_000, false);
+        let payer = ledger.payer("a");
+        let blocks = Blocks::new(&payer);
+        let block = blocks.take(BLOCK_BYTES).await;
+        assert_eq!(block.len(), 100_000);
+        let waits = tokio::time::timeout(std::time::Duration::ZERO, blocks.take(1));
+        assert!(waits.await.is_err());
+        drop(block.into_shared());
+        assert_eq!(blocks.take(50).await.len(), 50);
     }
 
     /// Notes what it is given, and whether that was copied.
@@ -97,11 +206,11 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn large_blocks_pass_the_buffer_by_and_keep_their_place() {
-        let mut flow = BufWriter::with_capacity(FLOW_BUFFER_BYTES, Notes::default());
+    async fn large_blocks_pass_the_space_by_and_keep_their_place() {
+        let mut flow = BufWriter::new(Notes::default(), &payer(), &Arc::default());
         flow.write_all(b"head").await.unwrap();
         flow.write_shared(Bytes::from_static(b"small")).await.unwrap();
-        let large = Bytes::from(vec![7; FLOW_BUFFER_BYTES]);
+        let large = Bytes::from(vec![7; 10_000]);
         flow.write_shared(large.clone()).await.unwrap();
         flow.write_all(b"tail").await.unwrap();
         flow.flush().await.unwrap();

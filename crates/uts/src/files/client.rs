@@ -7,13 +7,14 @@ use super::exclude::Exclude;
 use super::journal::Progress;
 use super::message::{Hash, Mtime, Reply, Request};
 use super::path::{RelPath, show};
+use crate::ledger::{Budget, Ledger};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client holds of a listing at most, in bytes, unless told otherwise: two million files
-/// with names of 60 bytes.
-pub const LISTING_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// What a client holds of a listing at most, in bytes, unless told otherwise: as much as the budget
+/// of a process, or a million files with names of 60 bytes.
+pub const LISTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How long a file that somebody else is copying is waited for, unless told otherwise.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -45,6 +46,8 @@ pub struct CopyOptions {
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
     /// off.
     pub listing_bytes_max: u64,
+    /// What is held of a copy while it runs is charged to this ledger.
+    pub ledger: Ledger,
     /// What hears how the copy goes.
     pub progress: Arc<dyn Progress>,
 }
@@ -62,6 +65,7 @@ impl Default for CopyOptions {
             preserve_mode: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
+            ledger: Ledger::of_client(&Budget::of_process()),
             progress: Arc::new(super::NoProgress),
         }
     }

@@ -9,6 +9,11 @@ impl WriteShared for SendFlow {
     async fn write_shared(&mut self, data: Bytes) -> io::Result<()> {
         Ok(self.write_bytes(data).await?)
     }
+
+    async fn granted(&mut self, least: usize, ahead: usize) -> io::Result<usize> {
+        let granted = SendFlow::granted(self, least as u64, ahead as u64).await?;
+        Ok(usize::try_from(granted).unwrap_or(usize::MAX))
+    }
 }
 
 impl Flows for Connection {

@@ -2,20 +2,21 @@
 
 use super::Flows;
 use super::batch::{Batch, Conversation, next_reply};
+use super::buffered::BufReader;
 use super::client::{blocking, local, unexpected};
 use super::error::{Fault, FaultKind, FileError};
+use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Reply, Request, write_frame};
 use super::modes::Modes;
 use super::part::{Have, Part, Prefix, Terms};
 use super::path::RelPath;
 use super::small::{self, Group, Small, is_small};
-use super::store::Store;
-use super::stream::{Received, receive_content};
+use super::store::store;
 use super::tree::Tree;
 use super::workers::{Carrier, Rest, Waiting};
 use std::collections::VecDeque;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// A file to be fetched.
 pub(super) struct Item {
@@ -47,21 +48,20 @@ pub(super) struct Fetcher {
     pub(super) journal: Journal,
     pub(super) modes: Modes,
     pub(super) waiting: Waiting,
-    pub(super) store: Store,
 }
 
 impl<F: Flows> Carrier<F> for Fetcher {
     type Item = Item;
 
     async fn open(&self, flows: &F) -> Result<Conversation<F>, FileError> {
-        Conversation::open(flows).await
+        Conversation::open(flows, &self.journal.payer).await
     }
 
     async fn carry(&self, flow: &mut Conversation<F>, batch: Vec<Item>) -> Result<Rest<Item>, FileError> {
         let mut busy = Vec::new();
         let mut asked = Vec::with_capacity(batch.len());
         for item in batch {
-            match Have::find(&item.tree, &item.target, &item.entry, None, None).await {
+            match Have::find(&item.tree, &item.target, &item.entry, None, &self.journal.payer).await {
                 Ok(have) => asked.push((item, have)),
                 Err(fault) => self.failed(item, FileError::Local(fault), &mut busy),
             }
@@ -93,7 +93,7 @@ struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    async fn run<R: AsyncRead + Unpin>(
+    async fn run<R: AsyncRead + Unpin + Send>(
         &mut self,
         recv: &mut BufReader<R>,
         mut asked: VecDeque<(Item, Have)>,
@@ -129,7 +129,7 @@ impl Hearing<'_> {
         if self.group.files.is_empty() {
             return;
         }
-        for (item, stored) in self.fetcher.store.store(self.group.take()).await {
+        for (item, stored) in store(&self.fetcher.journal.payer, self.group.take()).await {
             let ended = stored.map(FileOutcome::Copied);
             let ended = ended.map_err(|fault| FileError::Local(item.named(fault)));
             self.ended(item, ended);
@@ -166,7 +166,7 @@ enum Fetched {
 
 impl Hearing<'_> {
     /// Receives one file. The error is one that ends the flow.
-    async fn fetch_one<R: AsyncRead + Unpin>(
+    async fn fetch_one<R: AsyncRead + Unpin + Send>(
         &mut self,
         flow: &mut BufReader<R>,
         item: &Item,
@@ -202,7 +202,9 @@ impl Hearing<'_> {
         } else if prefix.is_none() && from > 0 {
             return changed("changed while it was copied; copy again");
         }
-        let received = if is_small(entry.size, from) {
+        let memory =
+            is_small(entry.size, from).then(|| small::room_for(&journal.payer, entry.size)).flatten();
+        let received = if let Some(memory) = memory {
             if self.group.is_due_before(entry.size, flow.buffer()) {
                 self.settle().await;
             }
@@ -210,7 +212,7 @@ impl Hearing<'_> {
             match small::receive(flow, &item.target, entry.size, &mut observe, None).await? {
                 Ok(content) => {
                     let (tree, target) = (item.tree.clone(), item.target.clone());
-                    let small = Small { tree, target, entry, modes, by: None, content, claim: None };
+                    let small = Small { tree, target, entry, modes, by: None, content, claim: None, memory };
                     return Ok(Fetched::Small(Box::new(small)));
                 }
                 Err(received) => received,
@@ -225,7 +227,7 @@ impl Hearing<'_> {
                 }
             };
             let mut observe = |moved| journal.moved(&item.name, moved);
-            receive_content(flow, part, &mut observe, None, None).await?
+            receive_content(flow, part, &mut observe, None, &journal.payer).await?
         };
         Ok(item.received(received))
     }

@@ -11,7 +11,6 @@ use super::message::{Entry, Kind, Reply, Request};
 use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
 use super::path::{RelPath, ServerPath, show};
-use super::store::Store;
 use super::tree::Tree;
 use super::workers::{Queue, Waiting, work};
 use std::collections::BTreeMap;
@@ -35,8 +34,10 @@ struct Place {
 /// What is to be done when all files are here, and what has been listed so far.
 #[derive(Default)]
 struct Plan {
-    directories: Vec<(RelPath, Entry)>,
-    links: Vec<(RelPath, Entry, RelPath)>,
+    #[expect(clippy::vec_box, reason = "a list of a million that grows holds all of it twice")]
+    directories: Vec<Box<(RelPath, Entry)>>,
+    #[expect(clippy::vec_box, reason = "as above")]
+    links: Vec<Box<(RelPath, Entry, RelPath)>>,
     top: Option<(RelPath, Vec<u8>)>,
     /// Where several directories may have files of the same name: from where each comes.
     seen: Option<BTreeMap<RelPath, RelPath>>,
@@ -83,13 +84,12 @@ pub async fn get<F: Flows>(
     }
     let placement = if place.into { Placement::Into } else { Placement::As };
     journal.update(|report| report.placement = Some(placement));
-    let flow = Conversation::open(&*flows).await?;
+    let flow = Conversation::open(&*flows, &journal.payer).await?;
     let queue = Arc::new(Queue::new(options.flows));
     let fetcher = Fetcher {
         journal: journal.clone(),
         modes: Modes::new(options.preserve_mode),
         waiting: Waiting::new(options.busy_patience),
-        store: Store::default(),
     };
     let modes = fetcher.modes;
     let plan = Plan { seen: (sources.len() > 1).then(BTreeMap::new), ..Plan::default() };
@@ -305,7 +305,7 @@ impl<F: Flows> Listing<'_, F> {
             Kind::Link(target_text) if self.options.links => {
                 self.hold(to.as_bytes().len() + target_text.len() + target.as_bytes().len())?;
                 let entry = Entry { path: Vec::new(), ..entry };
-                self.plan.links.push((to, entry, target.clone()));
+                self.plan.links.push(Box::new((to, entry, target.clone())));
                 Ok(())
             }
             Kind::Link(_) => {
@@ -369,7 +369,7 @@ impl<F: Flows> Listing<'_, F> {
         match blocking(move || make_directory(&tree, &path, copy_of.as_deref())).await {
             Ok(()) => {
                 self.journal.update(|report| report.directories += 1);
-                self.plan.directories.push((target, Entry { path: Vec::new(), ..entry }));
+                self.plan.directories.push(Box::new((target, Entry { path: Vec::new(), ..entry })));
             }
             Err(fault) => self.journal.failed(target.as_bytes(), FileError::Local(fault)),
         }
@@ -402,7 +402,8 @@ fn place(entry: &Entry, source: &RelPath, target: &RelPath) -> Result<(RelPath, 
 
 fn finish_directories(tree: &Tree, plan: Plan, modes: Modes, journal: &Journal) {
     let Plan { directories, links, top, .. } = plan;
-    for (path, entry, top) in links {
+    for link in links {
+        let (path, entry, top) = *link;
         let Kind::Link(target) = &entry.kind else { continue };
         match tree.make_link(&path, target, &top) {
             Ok(()) => journal.update(|report| report.links += 1),
@@ -411,7 +412,8 @@ fn finish_directories(tree: &Tree, plan: Plan, modes: Modes, journal: &Journal) 
     }
     let complete = !journal.has_failures();
     // The deepest first: a directory that may not be entered is closed after those in it.
-    for (path, entry) in directories.into_iter().rev() {
+    for directory in directories.into_iter().rev() {
+        let (path, entry) = *directory;
         let done = tree.set_attributes(&path, &entry, modes).and_then(|()| match &top {
             Some((top, _)) if complete && *top == path => end_copy(tree, &path),
             _ => Ok(()),

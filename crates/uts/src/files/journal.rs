@@ -4,6 +4,7 @@ use super::client::{CopyOptions, InPlace, Report};
 use super::error::{Fault, FileError};
 use super::message::{Hash, Mtime};
 use super::stream::Moved;
+use crate::ledger::Payer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -72,6 +73,8 @@ pub const TOLD_MAX: usize = 1000;
 /// Collects the report of a copy and passes on its progress.
 #[derive(Clone)]
 pub(super) struct Journal {
+    /// For whom things are held here: the server.
+    pub(super) payer: Payer,
     report: Arc<Mutex<Report>>,
     /// What earlier parts of the copy have put in place, by name.
     earlier: Arc<BTreeMap<Vec<u8>, InPlace>>,
@@ -92,6 +95,7 @@ impl Journal {
             earlier = before.in_place.iter().map(|file| (file.name.clone(), file.clone())).collect();
         }
         Journal {
+            payer: options.ledger.payer("the server"),
             report: Arc::new(Mutex::new(report)),
             earlier: Arc::new(earlier),
             interrupted: Arc::new(interrupted),

@@ -6,6 +6,7 @@ use super::client::{stat, unexpected};
 use super::error::{Fault, FaultKind, FileError};
 use super::message::{Entry, Kind, Reply, Request};
 use super::path::{RelPath, ServerPath};
+use crate::ledger::{Budget, Ledger};
 
 /// Lists what is in a directory at the server, with everything below if `recursive`; or a file, if
 /// that is what is there. `emit` gets each entry, or why it cannot be listed, and limits what it
@@ -23,7 +24,8 @@ pub async fn list<F: Flows>(
 ) -> Result<(), FileError> {
     let ServerPath { path, is_directory } = at;
     let fault = |kind, why: &str| FileError::Peer(Fault::new(kind, path.as_bytes(), why));
-    let mut flow = Conversation::open(flows).await?;
+    let payer = Ledger::of_client(&Budget::of_process()).payer("the server");
+    let mut flow = Conversation::open(flows, &payer).await?;
     let (entry, _) = stat(&mut flow, path).await?;
     let entry = entry.ok_or_else(|| fault(FaultKind::NotFound, "no such file or directory"))?;
     if entry.kind != Kind::Directory {

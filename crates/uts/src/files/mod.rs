@@ -16,6 +16,7 @@
 
 mod batch;
 mod blocks;
+mod buffered;
 mod claim;
 mod client;
 mod connection;
@@ -25,6 +26,7 @@ mod fetch;
 mod get;
 mod hashing;
 mod hidden;
+mod intake;
 mod journal;
 mod links;
 mod list;
@@ -45,6 +47,8 @@ mod stream;
 mod streams;
 mod tree;
 mod unfinished;
+mod walk;
+mod work;
 mod workers;
 
 #[cfg(test)]
@@ -69,7 +73,7 @@ pub use server::{ServeOptions, Service};
 pub use streams::{get_stream, put_stream};
 pub use unfinished::{Of, Unfinished, unfinished};
 
-/// What is gathered before it is handed to a flow, and read from it at once.
+/// What is gathered before it is handed to a flow, and read from it at once, if there is room.
 const FLOW_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What bytes are written to.
@@ -80,6 +84,17 @@ pub trait WriteShared: AsyncWrite + Unpin + Send {
     /// As those of `write_all`.
     fn write_shared(&mut self, data: Bytes) -> impl Future<Output = io::Result<()>> + Send {
         async move { self.write_all(&data).await }
+    }
+
+    /// Waits until the peer takes `least` bytes more, or nothing is under way to it, and less than
+    /// `ahead` bytes wait here to leave; says how many it takes. What it does not take need not be
+    /// fetched then. Who does not know says that it takes all.
+    ///
+    /// # Errors
+    /// As those of `write_all`.
+    fn granted(&mut self, least: usize, ahead: usize) -> impl Future<Output = io::Result<usize>> + Send {
+        let _ = (least, ahead);
+        async { Ok(usize::MAX) }
     }
 }
 

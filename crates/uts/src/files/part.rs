@@ -1,9 +1,8 @@
 //! A file while it is received: `.NAME.uts-part`, beside its [`note`].
 
 use super::claim::Claim;
-use super::client::blocking;
 use super::error::{Fault, FaultKind};
-use super::hashing::{Turns, hash_prefix};
+use super::hashing::hash_prefix;
 use super::message::{Attributes, Entry, Hash, Held};
 use super::modes::Modes;
 use super::note::{self, Found, Note, PartNote};
@@ -11,6 +10,8 @@ use super::path::RelPath;
 use super::sink::Sink;
 use super::sparse::hash_zeros;
 use super::tree::{Tree, set_attributes};
+use super::work::at_work;
+use crate::ledger::{Charge, Payer, Refused, Resource};
 use blake3::Hasher;
 use cap_fs_ext::FollowSymlinks;
 use std::fs::{File, TryLockError};
@@ -31,6 +32,8 @@ pub(super) struct Terms {
     pub(super) by: Option<String>,
     /// The right to receive it, at a server.
     pub(super) claim: Option<Claim>,
+    /// Who pays for the threads that it takes.
+    pub(super) payer: Option<Payer>,
     /// Its length is not known before it ends.
     pub(super) is_stream: bool,
 }
@@ -38,7 +41,7 @@ pub(super) struct Terms {
 impl Terms {
     /// Those of a client, which asked for the file itself.
     pub(super) fn client(modes: Modes) -> Terms {
-        Terms { modes, by: None, claim: None, is_stream: false }
+        Terms { modes, by: None, claim: None, payer: None, is_stream: false }
     }
 }
 
@@ -65,6 +68,8 @@ struct WriteBehind {
     /// Bytes written since the last time.
     pending: u64,
     under_way: Option<JoinHandle<io::Result<()>>>,
+    /// Who pays for the thread; nobody does for the user of this program.
+    payer: Option<Payer>,
 }
 
 impl WriteBehind {
@@ -76,11 +81,23 @@ impl WriteBehind {
             return Ok(());
         }
         self.wait()?;
+        let Ok(charges) = self.charges() else { return Ok(()) };
         self.pending = 0;
         let file = file.try_clone()?;
         let thread = std::thread::Builder::new().name("uts-sync".into());
-        self.under_way = Some(thread.spawn(move || file.sync_data())?);
+        let synchronise = move || {
+            let done = file.sync_data();
+            drop(charges);
+            done
+        };
+        self.under_way = Some(thread.spawn(synchronise)?);
         Ok(())
+    }
+
+    /// A thread and a descriptor. Where there are none, all is made durable at the end.
+    fn charges(&self) -> Result<[Option<Charge>; 2], Refused> {
+        let Some(payer) = &self.payer else { return Ok([None, None]) };
+        Ok([Some(payer.charge(Resource::Threads, 1)?), Some(payer.charge(Resource::Files, 1)?)])
     }
 
     /// Waits until nothing is under way any more.
@@ -130,10 +147,10 @@ impl Have {
         target: &RelPath,
         entry: &Entry,
         by: Option<String>,
-        turns: Option<&Turns>,
+        payer: &Payer,
     ) -> Result<Have, Fault> {
         let (tree, asked, path, wanted) = (tree.clone(), target.clone(), target, entry.clone());
-        let candidate = blocking(move || {
+        let candidate = at_work(payer, move || {
             let whole = find_whole(&tree, &asked, &wanted)?;
             if let Some((_, attributes)) = &whole
                 && attributes.mtime == wanted.mtime
@@ -148,7 +165,7 @@ impl Have {
             Ok(part.or(whole.map(|(file, attributes)| (file, Some(attributes)))))
         });
         let Some((file, whole)) = candidate.await? else { return Ok(Have::default()) };
-        let prefix = Prefix::read(file, path, turns).await?;
+        let prefix = Prefix::read(file, path, payer).await?;
         let whole = whole.filter(|_| prefix.held.bytes == entry.size);
         Ok(Have { prefix: Some(prefix), whole })
     }
@@ -201,9 +218,9 @@ fn find_part(
 }
 
 impl Prefix {
-    async fn read(file: File, path: &RelPath, turns: Option<&Turns>) -> Result<Prefix, Fault> {
+    async fn read(file: File, path: &RelPath, payer: &Payer) -> Result<Prefix, Fault> {
         let stamp = Stamp::of(&file, path)?;
-        let (_file, hasher, bytes) = hash_prefix(file, stamp.bytes, path.as_bytes(), turns).await?;
+        let (_file, hasher, bytes) = hash_prefix(file, stamp.bytes, path.as_bytes(), payer).await?;
         Ok(Prefix { held: Held { bytes, hash: hasher.finalize().into() }, hasher, stamp })
     }
 }
@@ -226,7 +243,7 @@ impl Part {
         prefix: Option<Prefix>,
         terms: Terms,
     ) -> Result<Part, Fault> {
-        let Terms { modes, by, claim, is_stream } = terms;
+        let Terms { modes, by, claim, payer, is_stream } = terms;
         let size = (!is_stream).then_some(entry.size);
         let fault = |e: std::io::Error| Fault::io(target.as_bytes(), &e);
         if target.is_root() {
@@ -278,7 +295,7 @@ impl Part {
             file,
             hasher,
             written,
-            write_behind: WriteBehind::default(),
+            write_behind: WriteBehind { payer, ..WriteBehind::default() },
             claim,
         })
     }
@@ -411,7 +428,8 @@ mod tests {
         let entry = Entry { size: 3, ..tree.stat(&RelPath::ROOT).unwrap().unwrap() };
         let terms = Terms::client(Modes::Preserve);
         let mut part = Part::open(&tree, &target, &entry, None, terms).unwrap();
-        let find = async || Have::find(&tree, &target, &entry, None, None).await;
+        let payer = super::super::blocks::tests::payer();
+        let find = async || Have::find(&tree, &target, &entry, None, &payer).await;
         assert_eq!(find().await.unwrap_err().kind, FaultKind::Busy);
         part.write(b"ab").unwrap();
         assert_eq!(find().await.unwrap_err().kind, FaultKind::Busy);

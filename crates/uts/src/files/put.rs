@@ -40,7 +40,7 @@ pub async fn put<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
-    let mut flow = Conversation::open_to_put(&*flows, options.preserve_mode).await?;
+    let mut flow = Conversation::open_to_put(&*flows, &journal.payer, options.preserve_mode).await?;
     let mut plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
     journal.planned(plan.files.len() as u64, bytes);

@@ -10,6 +10,7 @@ use super::stream::{Content, Sent, send_content};
 use super::tree::Source;
 use super::workers::{Carrier, Rest, Waiting};
 use super::{Flows, WriteShared};
+use crate::ledger::Payer;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::io::{AsyncRead, AsyncWriteExt};
@@ -43,7 +44,7 @@ impl<F: Flows> Carrier<F> for Sender {
     type Item = Item;
 
     async fn open(&self, flows: &F) -> Result<Conversation<F>, FileError> {
-        Conversation::open_to_put(flows, self.preserve_mode).await
+        Conversation::open_to_put(flows, &self.journal.payer, self.preserve_mode).await
     }
 
     async fn carry(&self, flow: &mut Conversation<F>, batch: Vec<Item>) -> Result<Rest<Item>, FileError> {
@@ -150,7 +151,7 @@ impl<'a> Sending<'a> {
                 return Ok(());
             }
         };
-        let content = match open_after(item, held).await {
+        let content = match open_after(item, held, &self.sender.journal.payer).await {
             Ok(content) => content,
             Err(fault) => {
                 self.end(i, Err(FileError::Local(fault)));
@@ -176,7 +177,7 @@ impl<'a> Sending<'a> {
         let mut observe = |moved| journal.moved(&item.name, moved);
         // If the source fails, the server is told and answers with what it was told.
         let stop = || self.failed.load(Ordering::Relaxed) == i;
-        let ended = send_content(send, content, &mut observe, &stop).await?;
+        let ended = send_content(send, content, &journal.payer, &mut observe, &stop).await?;
         if let Some(sent) = self.sent.get(i) {
             // Only this sets it, once.
             let _ = sent.set(ended);
@@ -200,10 +201,10 @@ pub(super) fn stored(reply: Reply, sent: Option<&Sent>) -> Result<FileOutcome, F
 }
 
 /// Opens the file; after what the server holds, if that is a prefix of it.
-async fn open_after(item: &Item, held: Option<Held>) -> Result<Content, Fault> {
+async fn open_after(item: &Item, held: Option<Held>, payer: &Payer) -> Result<Content, Fault> {
     let (source, name) = (item.source.clone(), item.name.clone());
     // What goes wrong while it is sent is told by this name.
     let named = |fault| Fault { path: item.name.clone(), ..fault };
     let (file, entry) = blocking(move || source.open()).await.map_err(named)?;
-    content_after(file, Entry { path: name, ..entry }, held, None).await.map_err(named)
+    content_after(file, Entry { path: name, ..entry }, held, payer).await.map_err(named)
 }

@@ -2,11 +2,12 @@
 
 mod receive;
 
+use super::buffered::{BufReader, BufWriter};
 use super::claim::{Claims, Client};
-use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
-use super::hashing::{AllTurns, Turns, content_after};
+use super::hashing::content_after;
 use super::hidden;
+use super::intake::Received;
 use super::journal::{FileOutcome, Progress};
 use super::message::{
     Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
@@ -14,30 +15,32 @@ use super::message::{
 use super::modes::Modes;
 use super::part::{Have, Prefix, copy_of, end_copy, make_directory};
 use super::path::RelPath;
-use super::small::{Group, is_small};
-use super::store::Store;
-use super::stream::{Moved, Received, Sent, drain, send_content};
-use super::tree::{Go, Source, Tree};
+use super::small::{self, Group, is_small};
+use super::stream::{Moved, Sent, drain, send_content};
+use super::tree::{Source, Tree};
+use super::walk::Walk;
+use super::work::{at_work, in_turn};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
+use crate::ledger::{Budget, Charge, Ledger, Payer, Place, Pulse, Resource};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Flows of one connection that are served at once. More wait. A bound on open files and blocks in
-/// memory.
-const FLOWS_MAX: usize = 64;
-/// Flows of one connection that wait for that; more are reset.
-const FLOWS_WAITING_MAX: usize = 1024;
+/// Flows of one connection that are open at once; more are reset. Which of them are served says the
+/// ledger.
+const FLOWS_MAX: usize = 1088;
 /// Offers on one flow that are remembered until their content comes.
 const OFFERS_MAX: usize = 256;
-/// Entries of a listing that are read ahead of the flow.
-const ENTRIES_AHEAD: usize = 256;
+/// What is remembered of an offer, in bytes: its path, and the state of a hash.
+const OFFER_BYTES: usize = 4 * 1024;
+/// What is held of the names in a listing, in bytes, if there is room, and if there is little.
+const NAMES_BYTES: usize = 256 * 1024;
+const NAMES_BYTES_MIN: usize = 8 * 1024;
 
 /// How long the flows of a connection may take to end once it has.
 const FLOWS_END_MAX: Duration = Duration::from_millis(500);
@@ -60,15 +63,14 @@ pub struct Service {
     tree: Tree,
     options: ServeOptions,
     claims: Claims,
-    turns: AllTurns,
-    store: Store,
+    ledger: Ledger,
 }
 
 /// What all flows of a connection share.
 #[derive(Debug)]
 pub(super) struct Session {
     client: Client,
-    turns: Turns,
+    payer: Payer,
 }
 
 impl Service {
@@ -83,9 +85,14 @@ impl Service {
             tree,
             options,
             claims: Claims::default(),
-            turns: AllTurns::default(),
-            store: Store::default(),
+            ledger: Ledger::of_server(&Budget::of_process()),
         })
+    }
+
+    /// The same, charged to a ledger that other services share.
+    #[must_use]
+    pub fn charged_to(self, ledger: &Ledger) -> Self {
+        Service { ledger: ledger.clone(), ..self }
     }
 
     /// Serves one connection of `client` until it ends, and reports the files that come and go to
@@ -100,23 +107,16 @@ impl Service {
         progress: Arc<dyn Progress>,
     ) -> io::Result<()> {
         let session = Arc::new(self.session(client));
-        let room = Arc::new(Semaphore::new(FLOWS_MAX));
         let mut running = JoinSet::new();
         while let Some((send, recv)) = flows.accept().await? {
             while running.try_join_next().is_some() {}
-            if running.len() >= FLOWS_MAX + FLOWS_WAITING_MAX {
+            if running.len() >= FLOWS_MAX {
                 // Dropped, it is reset.
                 continue;
             }
             let (service, session, progress) = (self.clone(), session.clone(), progress.clone());
-            let room = room.clone();
-            running.spawn(async move {
-                // It waits here, not before it is accepted: the end of the connection shows only
-                // here.
-                let _permit = room.acquire_owned().await.map_err(io::Error::other)?;
-                // A flow that fails concerns only the client, and it knows.
-                service.serve_in(send, recv, session, progress).await
-            });
+            // A flow that fails concerns only the client, and it knows.
+            running.spawn(async move { service.serve_in(send, recv, session, progress).await });
         }
         // Flows end with the connection. One that hashes does not find out, and ends with this.
         let ends = async { while running.join_next().await.is_some() {} };
@@ -126,11 +126,12 @@ impl Service {
 
     #[cfg(test)]
     pub(super) fn turns_are_free(&self) -> bool {
-        self.turns.are_free()
+        self.ledger.rows()[Resource::Processor as usize].held == 0
     }
 
     pub(super) fn session(&self, client: Client) -> Session {
-        Session { client, turns: self.turns.client() }
+        let payer = self.ledger.payer(client.key.as_deref().unwrap_or(&client.address));
+        Session { client, payer }
     }
 
     /// Serves one flow of a client until the client ends it.
@@ -163,16 +164,22 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
+        let pulse = Arc::new(Pulse::default());
         let mut flow = Flow {
-            send: BufWriter::with_capacity(FLOW_BUFFER_BYTES, send),
-            recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv),
+            send: BufWriter::new(send, &session.payer, &pulse),
+            recv: BufReader::new(recv, &session.payer, &pulse),
+            pulse: pulse.clone(),
             offers: BTreeMap::new(),
             modes: Modes::new(false),
             session,
             progress,
             group: Group::default(),
         };
-        let served = self.converse(&mut flow).await;
+        let served = tokio::select! {
+            served = self.converse(&mut flow) => served,
+            // Dropped, the flow is reset.
+            () = pulse.taken_back() => return Err(io::ErrorKind::TimedOut.into()),
+        };
         // What arrived before a failure is kept.
         let settled = self.settle(&mut flow).await;
         if let Err(e) = &served
@@ -202,6 +209,7 @@ impl Service {
             );
             return flow.reply(&Reply::Fault(Fault::new(FaultKind::Version, b"", why))).await;
         }
+        let mut place = None;
         loop {
             if flow.group.is_due(flow.recv.buffer()) {
                 self.settle(flow).await?;
@@ -209,19 +217,39 @@ impl Service {
             // Answers wait for each other only as long as there are questions at hand.
             if flow.recv.buffer().is_empty() {
                 flow.send.flush().await?;
+                // A flow on which nothing is asked holds nothing.
+                drop(place.take());
+                if flow.recv.fill_buf().await?.is_empty() {
+                    return Ok(());
+                }
+            }
+            if place.is_none() {
+                place = Some(flow.place(Resource::Requests).await?);
+            }
+            // Who does not take answers is given no more.
+            if flow.send.has_passed_much() {
+                flow.send.granted(1, FLOW_BUFFER_BYTES).await?;
             }
             let Some(request) = read_frame(&mut flow.recv).await? else { return Ok(()) };
-            match request {
-                Request::Put { entry, from } if is_small(entry.size, from) => {
-                    self.receive_small(flow, entry).await?;
-                }
-                request => {
-                    // Answers go out in the order of the questions.
-                    self.settle(flow).await?;
-                    self.answer(flow, request).await?;
-                }
-            }
+            // What is done for a request takes much room, which a flow that waits does not hold.
+            Box::pin(self.take(flow, request)).await?;
         }
+    }
+
+    async fn take<S, R>(&self, flow: &mut Flow<S, R>, request: Request) -> io::Result<()>
+    where
+        S: WriteShared,
+        R: AsyncRead + Unpin + Send,
+    {
+        if let Request::Put { entry, from } = &request
+            && is_small(entry.size, *from)
+            && let Some(memory) = small::room_for(&flow.session.payer, entry.size)
+        {
+            return self.receive_small(flow, entry.clone(), memory).await;
+        }
+        // Answers go out in the order of the questions.
+        self.settle(flow).await?;
+        self.answer(flow, request).await
     }
 
     async fn answer<S, R>(&self, flow: &mut Flow<S, R>, request: Request) -> io::Result<()>
@@ -229,7 +257,7 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
-        let tree = self.tree.clone();
+        let (tree, payer) = (self.tree.clone(), flow.session.payer.clone());
         // Content that follows at once is passed over where it is received.
         if !self.options.hidden
             && !matches!(request, Request::Put { .. } | Request::Stream(_))
@@ -238,7 +266,7 @@ impl Service {
             return flow.reply(&Reply::Fault(fault)).await;
         }
         let reply = match request {
-            Request::Stat { path } => blocking(move || status(&tree, &RelPath::parse(&path)?)).await,
+            Request::Stat { path } => at_work(&payer, move || status(&tree, &RelPath::parse(&path)?)).await,
             Request::List { path, recursive } => {
                 return flow.list(tree, path, recursive, self.options.hidden).await;
             }
@@ -248,18 +276,19 @@ impl Service {
             Request::Offer(entry) => {
                 let offered = tokio::select! {
                     offered = self.offer(flow.modes, &flow.session, entry) => offered,
-                    error = failure(&mut flow.recv) => return Err(error),
+                    error = failure(&mut flow.recv, &flow.pulse) => return Err(error),
                 };
-                offered.map(|(target, have, reply)| {
-                    flow.remember(target, have);
-                    reply
+                offered.map(|(target, have, reply)| match flow.remember(target, have) {
+                    true => reply,
+                    // Without it, the copy begins anew.
+                    false => Reply::Have { held: None, whole: None },
                 })
             }
             Request::PreserveModes => self.preserve_modes(flow),
             change => match self.writable() {
                 Ok(()) => {
                     let modes = flow.modes;
-                    blocking(move || apply(&tree, change, modes)).await
+                    at_work(&payer, move || apply(&tree, change, modes)).await
                 }
                 Err(fault) => Err(fault),
             },
@@ -294,7 +323,8 @@ impl Service {
         // Any other flow that receives it stops first: what is hashed now must stay as it is.
         let claim = self.claims.take(&target, &session.client).await?;
         let by = session.client.key.clone();
-        let have = Have::find(&self.tree, &target, &entry, by, Some(&session.turns)).await?;
+        let _file = session.payer.wait(Resource::Files, 1, 1).await;
+        let have = Have::find(&self.tree, &target, &entry, by, &session.payer).await?;
         drop(claim);
         let whole = have.whole.map(|whole| match whole.mode & 0o777 == modes.file(entry.mode) {
             true => Attributes { mode: entry.mode, ..whole },
@@ -309,8 +339,10 @@ impl Service {
 struct Flow<S, R> {
     send: BufWriter<S>,
     recv: BufReader<R>,
+    /// How the client is getting on.
+    pulse: Arc<Pulse>,
     /// Parts that were offered to the client to go on from.
-    offers: BTreeMap<RelPath, Prefix>,
+    offers: BTreeMap<RelPath, (Prefix, Charge)>,
     modes: Modes,
     session: Arc<Session>,
     progress: Arc<dyn Progress>,
@@ -320,24 +352,42 @@ struct Flow<S, R> {
 
 /// Waits until the flow fails, while nothing else is read from it. Data that has arrived hides the
 /// failure until it is read.
-async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>) -> io::Error {
-    if recv.buffer().is_empty()
-        && let Err(error) = recv.fill_buf().await
-    {
-        return error;
-    }
-    std::future::pending().await
+async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>, pulse: &Pulse) -> io::Error {
+    let failed = async {
+        if recv.buffer().is_empty()
+            && let Err(error) = recv.fill_buf().await
+        {
+            return error;
+        }
+        std::future::pending().await
+    };
+    let mut failed = std::pin::pin!(failed);
+    std::future::poll_fn(|cx| {
+        let polled = failed.as_mut().poll(cx);
+        pulse.waits(false);
+        polled
+    })
+    .await
 }
 
 impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
-    /// Keeps the part that was offered, until its content comes.
-    fn remember(&mut self, target: RelPath, have: Have) {
-        if let Some(prefix) = have.prefix.filter(|_| have.whole.is_none()) {
-            if self.offers.len() >= OFFERS_MAX {
-                self.offers.clear();
-            }
-            self.offers.insert(target, prefix);
+    /// Waits for a place among those who are served, as long as the flow does not fail.
+    async fn place(&mut self, resource: Resource) -> io::Result<Place> {
+        tokio::select! {
+            place = self.session.payer.place(resource, &self.pulse) => Ok(place),
+            error = failure(&mut self.recv, &self.pulse) => Err(error),
         }
+    }
+
+    /// Keeps the part that was offered, until its content comes. False if there is no room for it.
+    fn remember(&mut self, target: RelPath, have: Have) -> bool {
+        let Some(prefix) = have.prefix.filter(|_| have.whole.is_none()) else { return true };
+        if self.offers.len() >= OFFERS_MAX {
+            self.offers.clear();
+        }
+        let Ok(room) = self.session.payer.charge(Resource::Memory, OFFER_BYTES) else { return false };
+        self.offers.insert(target, (prefix, room));
+        true
     }
 
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
@@ -379,39 +429,43 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     }
 
     async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool, hidden: bool) -> io::Result<()> {
-        let (found, mut entries) = mpsc::channel(ENTRIES_AHEAD);
-        let listing = tokio::task::spawn_blocking(move || {
-            let path = RelPath::parse(&path)?;
-            tree.list(&path, recursive, &mut |entry| {
-                let at = entry.as_ref().map_or_else(|fault| &fault.path, |entry| &entry.path);
-                if !hidden && hidden::is_hidden(at) {
-                    return Go::Past;
-                }
-                match found.blocking_send(entry) {
-                    Ok(()) => Go::On,
-                    Err(_) => Go::Stop,
-                }
-            })
-        });
-        while let Some(entry) = entries.recv().await {
-            self.reply(&Reply::Found(entry)).await?;
-        }
-        match listing.await.map_err(io::Error::other)? {
-            Ok(()) => self.reply(&Reply::Done).await,
-            Err(fault) => self.reply(&Reply::Fault(fault)).await,
+        let _file = self.place(Resource::Files).await?;
+        let payer = self.session.payer.clone();
+        let names = payer.wait(Resource::Memory, NAMES_BYTES_MIN, NAMES_BYTES).await;
+        let names_bytes = names.amount();
+        let begin = move || Walk::begin(tree, RelPath::parse(&path)?, (recursive, hidden), names_bytes);
+        let mut walk = match at_work(&payer, begin).await {
+            Ok(walk) => walk,
+            Err(fault) => return self.reply(&Reply::Fault(fault)).await,
+        };
+        loop {
+            self.send.granted(1, FLOW_BUFFER_BYTES).await?;
+            let step;
+            (walk, step) = match in_turn(&payer, move || Ok(walk.step())).await {
+                Ok(stepped) => stepped,
+                Err(fault) => return self.reply(&Reply::Fault(fault)).await,
+            };
+            for entry in step.found {
+                self.reply(&Reply::Found(entry)).await?;
+            }
+            if step.is_last {
+                return self.reply(&Reply::Done).await;
+            }
         }
     }
 
     async fn send_file(&mut self, tree: Tree, path: Vec<u8>, held: Option<Held>) -> io::Result<()> {
-        let turns = &self.session.turns;
+        let _file = self.place(Resource::Files).await?;
+        let session = self.session.clone();
+        let payer = &session.payer;
         let content = async move {
-            let opened = blocking(move || Source::Inside(tree, RelPath::parse(&path)?).open());
+            let opened = at_work(payer, move || Source::Inside(tree, RelPath::parse(&path)?).open());
             let (file, entry) = opened.await?;
-            content_after(file, entry, held, Some(turns)).await
+            content_after(file, entry, held, payer).await
         };
         let content = tokio::select! {
             content = content => content,
-            error = failure(&mut self.recv) => return Err(error),
+            error = failure(&mut self.recv, &self.pulse) => return Err(error),
         };
         match content {
             Err(fault) => self.reply(&Reply::Fault(fault)).await,
@@ -420,7 +474,8 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
                 self.reply(&Reply::Sending { entry: entry.clone(), from: content.from }).await?;
                 self.progress.began(&entry.path, entry.size, content.from);
                 let mut observe = |moved: Moved| self.progress.moved(&entry.path, moved.bytes);
-                let outcome = match send_content(&mut self.send, content, &mut observe, &|| false).await? {
+                let sent = send_content(&mut self.send, content, payer, &mut observe, &|| false);
+                let outcome = match sent.await? {
                     Sent::Whole(hash) => FileOutcome::Copied(hash),
                     Sent::Failed(fault) => FileOutcome::Failed(FileError::Local(fault)),
                     Sent::Stopped => return Ok(()),

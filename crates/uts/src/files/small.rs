@@ -5,19 +5,19 @@
 //! A group waits for nobody. It is stored when it is full, and before this end waits for more of
 //! the flow.
 
+use super::buffered::BufReader;
 use super::claim::Claim;
 use super::error::{Fault, FaultKind};
+use super::intake::{Received, STOP_MAX, superseded_fault, until};
 use super::message::{Entry, Hash, frame_is_in};
 use super::modes::Modes;
 use super::path::RelPath;
-use super::stream::{
-    ABORT, Drain, HOLE, LENGTH_BYTES, Moved, Received, STOP_MAX, chunk_length, hole_length, read_fault,
-    superseded_fault, until,
-};
+use super::stream::{ABORT, Drain, HOLE, LENGTH_BYTES, Moved, chunk_length, hole_length, read_fault};
 use super::tree::Tree;
+use crate::ledger::{Charge, Payer, Resource};
 use std::io;
 use std::ops::Range;
-use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -42,6 +42,9 @@ pub(super) struct Small {
     /// The right to receive it, at a server.
     #[expect(dead_code, reason = "held until the file is stored")]
     pub(super) claim: Option<Claim>,
+    /// What its content takes.
+    #[expect(dead_code, reason = "held until the file is stored")]
+    pub(super) memory: Charge,
 }
 
 /// Content with its holes.
@@ -68,6 +71,11 @@ impl Content {
 /// Whether a file is small, of which all content comes.
 pub(super) fn is_small(size: u64, from: u64) -> bool {
     size <= SMALL_BYTES_MAX && from == 0
+}
+
+/// Room for the content of a small file. Without it, the file is received as one that is not small.
+pub(super) fn room_for(payer: &Payer, size: u64) -> Option<Charge> {
+    payer.charge(Resource::Memory, usize::try_from(size).unwrap_or(usize::MAX).max(1)).ok()
 }
 
 /// Files that are stored together, each with what its owner wants to know of it later.

@@ -37,6 +37,11 @@ impl Runs {
         Runs { has_holes, data_ends_at: 0 }
     }
 
+    /// Whether there may be holes.
+    pub(super) fn has_holes(&self) -> bool {
+        self.has_holes
+    }
+
     /// What is at `at`, up to `end`. Moves the file's position.
     pub(super) fn next(&mut self, file: &File, at: u64, end: u64) -> io::Result<Run> {
         let left = end.saturating_sub(at);

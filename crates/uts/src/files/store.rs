@@ -6,7 +6,6 @@
 //! complete. An end that is killed therefore leaves nothing behind. If a file system cannot do
 //! that, or there is a part of an earlier copy, the file goes the way of a [`Part`].
 
-use super::client::blocking;
 use super::error::Fault;
 use super::message::Hash;
 use super::note::{self, Note, PartNote};
@@ -15,7 +14,9 @@ use super::path::RelPath;
 use super::sink::Sink;
 use super::small::Small;
 use super::tree::{Tree, set_attributes, synchronise_names};
+use super::work::at_work;
 use crate::driver::random_bytes;
+use crate::ledger::{Payer, Resource};
 use cap_std::fs::Dir;
 use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags, fadvise, linkat, openat, statat};
 use rustix::io::Errno;
@@ -25,40 +26,29 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
 
-/// Groups that are stored at once, of all flows. Disks do several things side by side. Each file of
-/// a group is open until all have their names.
-const GROUPS_AT_ONCE_MAX: usize = 4;
-
-/// Stores groups. Clones share its bounds.
-#[derive(Clone, Debug)]
-pub(super) struct Store(Arc<Semaphore>);
-
-impl Default for Store {
-    fn default() -> Self {
-        Store(Arc::new(Semaphore::new(GROUPS_AT_ONCE_MAX)))
-    }
-}
-
-impl Store {
-    /// Stores files; for each, its hash, or why it is not stored.
-    pub(super) async fn store<T: Send + 'static>(
-        &self,
-        group: Vec<(Small, T)>,
-    ) -> Vec<(T, Result<Hash, Fault>)> {
-        let (files, about): (Vec<Small>, Vec<T>) = group.into_iter().unzip();
-        let count = files.len();
-        let permit = self.0.clone().acquire_owned().await;
-        let stored = blocking(move || {
-            let stored = in_order(&files, &System::default());
+/// Stores files, on behalf of a payer; for each, its hash, or why it is not stored. Each file is
+/// open until all of its group have their names: where there are few descriptors, groups are small.
+pub(super) async fn store<T: Send + 'static>(
+    payer: &Payer,
+    mut group: Vec<(Small, T)>,
+) -> Vec<(T, Result<Hash, Fault>)> {
+    let mut all = Vec::with_capacity(group.len());
+    while !group.is_empty() {
+        let files = payer.wait(Resource::Files, 1, group.len()).await;
+        let rest = group.split_off(files.amount().min(group.len()));
+        let (now, about): (Vec<Small>, Vec<T>) = std::mem::replace(&mut group, rest).into_iter().unzip();
+        let count = now.len();
+        let stored = at_work(payer, move || {
+            let stored = in_order(&now, &System::default());
             // The claims end before anybody else may begin, and only now.
-            drop((files, permit));
+            drop((now, files));
             Ok(stored)
         });
         let stored = stored.await.unwrap_or_else(|fault| vec![Err(fault); count]);
-        about.into_iter().zip(stored).collect()
+        all.extend(about.into_iter().zip(stored));
     }
+    all
 }
 
 /// What is asked of the operating system for a file, step by step.
@@ -232,7 +222,8 @@ fn replace(small: &Small, unnamed: &Unnamed) -> Result<(), Fault> {
 
 /// Stores a file by itself, as one that came in pieces.
 fn as_part(small: &Small) -> Result<(), Fault> {
-    let terms = Terms { modes: small.modes, by: small.by.clone(), claim: None, is_stream: false };
+    let terms =
+        Terms { modes: small.modes, by: small.by.clone(), claim: None, payer: None, is_stream: false };
     let mut part = Part::open(&small.tree, &small.target, &small.entry, None, terms)?;
     let mut end = 0;
     for (at, data) in small.content.data() {
@@ -276,6 +267,7 @@ mod tests {
             by: None,
             content,
             claim: None,
+            memory: super::super::blocks::tests::payer().charge(Resource::Memory, 1).unwrap(),
         }
     }
 

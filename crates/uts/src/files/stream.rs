@@ -4,31 +4,29 @@
 //! zeros that come next (1..=[`HOLE_BYTES_MAX`]). Length [`ABORT`] gives the content up and is
 //! followed by a frame with the [`Fault`].
 //!
-//! Disk and hash work on a thread of their own, a few blocks ahead of or behind the flow.
+//! What the peer has not granted is not read from the disk. A flow that waits holds neither a
+//! thread nor a block: it asks for the next block when it can take it. How content is received is
+//! in [`super::intake`].
 
 use super::WriteShared;
-use super::blocks::Lent;
+use super::blocks::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block, Blocks};
 use super::error::{Fault, FaultKind};
-use super::hashing::{SLICE_BYTES, Turn, Turns};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
-use super::sink::Sink;
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
 use super::tree::entry_of_file;
+use super::work::{at_work, in_turn};
 use crate::descriptor;
+use crate::ledger::Payer;
 use blake3::Hasher;
-use bytes::Bytes;
 use std::fs::File;
+use std::future::Future;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-/// What is read from and written to disks at once.
-pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// The longest chunk that is accepted.
 pub(super) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 /// What a chunk's length takes before it.
@@ -37,10 +35,12 @@ pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 pub(super) const ABORT: u32 = u32::MAX;
 /// In place of the length of a chunk: a hole comes next.
 pub(super) const HOLE: u32 = u32::MAX - 1;
-/// Blocks between the flow and the disk.
+/// What may wait in a flow to leave: the next blocks are read while that leaves.
+pub(super) const AHEAD_BYTES: usize = 2 * BLOCK_BYTES;
+/// Blocks of a stream that are read ahead of the flow.
 const BLOCKS_AHEAD: usize = 4;
-/// On a slow flow, what has arrived is written after this long. A resumed copy then loses little.
-const BLOCK_AGE_MAX: Duration = Duration::from_millis(200);
+/// Blocks are kept for so long while nothing moves.
+const KEPT_MAX: Duration = Duration::from_millis(20);
 
 /// Content that went or came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +60,6 @@ impl Moved {
         Moved { bytes, carried: 0 }
     }
 }
-
-/// How long a copy that another takes over from has to come to an orderly stop.
-pub(super) const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// A file to send, from some byte on.
 #[derive(Debug)]
@@ -86,103 +83,187 @@ pub(super) enum Sent {
     Stopped,
 }
 
-/// How receiving ended.
-#[derive(Debug)]
-pub(super) enum Received {
-    /// Verified and under its final name.
-    Stored(Hash),
-    /// This end failed; where on the flow the content stands, if any of it is left.
-    Failed(Fault, Option<Drain>),
-    /// Another copy of the file took over; the flow is of no more use.
-    Superseded(Fault),
-    /// The sender gave up.
-    Aborted(Fault),
+/// Waits for something of which nobody knows how long it takes. Blocks that are kept for later are
+/// given back if it takes long.
+pub(super) async fn patiently<T>(blocks: &Blocks, waited_for: impl Future<Output = T>) -> T {
+    let mut waited_for = std::pin::pin!(waited_for);
+    if let Ok(come) = timeout(KEPT_MAX, &mut waited_for).await {
+        return come;
+    }
+    blocks.let_go();
+    waited_for.await
 }
 
-/// What goes to a flow: a chunk with its length before it.
-enum Outgoing {
-    Chunk(Bytes),
-    Hole(u64),
-    End(Hash),
-    Failed(Fault),
-}
-
-/// What goes to the disk.
-enum Incoming {
-    Data(Vec<u8>),
-    /// Zeros to be hashed, and the turn to do so.
-    Hole(u64, Option<Turn>),
-    End(Hash),
-}
-
-/// Sends content. `observe` is told what went each time; `stop` is asked before each chunk.
+/// Sends content, on behalf of a payer. `observe` is told what went each time; `stop` is asked
+/// before each chunk.
 pub(super) async fn send_content<W: WriteShared>(
     flow: &mut W,
     content: Content,
+    payer: &Payer,
     observe: &mut (dyn FnMut(Moved) + Send),
     stop: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<Sent> {
     let path = content.entry.path.clone();
-    send_blocks(flow, path, move |blocks| read_all(content, blocks), false, observe, stop).await
+    let (mut reading, blocks) = (Reading::of(content), Blocks::new(payer));
+    loop {
+        let granted = patiently(&blocks, flow.granted(BLOCK_BYTES_MIN, AHEAD_BYTES)).await?;
+        if stop() {
+            abort(flow, &Fault::new(FaultKind::Aborted, b"", "the receiver failed")).await?;
+            return Ok(Sent::Stopped);
+        }
+        let bytes = reading.left().saturating_add(LENGTH_BYTES).min(granted.max(LENGTH_BYTES + 1));
+        let block = blocks.take(bytes).await;
+        let has_holes = reading.runs.has_holes();
+        let step = move || reading.step(block);
+        let stepped = if has_holes { in_turn(payer, step).await } else { at_work(payer, step).await };
+        let piece = match stepped {
+            Ok((again, piece)) => {
+                reading = again;
+                piece
+            }
+            Err(fault) => {
+                let fault = Fault { path, ..fault };
+                abort(flow, &fault).await?;
+                return Ok(Sent::Failed(fault));
+            }
+        };
+        match piece {
+            Piece::Data(block) => {
+                let bytes = block.len().saturating_sub(LENGTH_BYTES);
+                flow.write_shared(block.into_shared()).await?;
+                observe(Moved::data(bytes));
+            }
+            Piece::Hole(bytes) => {
+                flow.write_all(&HOLE.to_be_bytes()).await?;
+                flow.write_all(&bytes.to_be_bytes()).await?;
+                observe(Moved::hole(bytes));
+            }
+            Piece::End(hash) => {
+                flow.write_all(&0u32.to_be_bytes()).await?;
+                flow.write_all(&hash).await?;
+                return Ok(Sent::Whole(hash));
+            }
+        }
+    }
 }
 
-/// Sends what comes from a pipe or device until it ends; `name` is what people call it.
+/// A file while it is read.
+struct Reading {
+    content: Content,
+    runs: Runs,
+    at: u64,
+}
+
+/// What comes next of it.
+enum Piece {
+    /// A chunk, with its length before it.
+    Data(Block),
+    Hole(u64),
+    End(Hash),
+}
+
+impl Reading {
+    fn of(content: Content) -> Reading {
+        Reading { runs: Runs::of(&content.file), at: content.from, content }
+    }
+
+    fn left(&self) -> usize {
+        usize::try_from(self.content.entry.size.saturating_sub(self.at)).unwrap_or(usize::MAX)
+    }
+
+    /// Reads what comes next, into the block if it is data.
+    fn step(mut self, mut block: Block) -> Result<(Reading, Piece), Fault> {
+        let Content { file, entry, hasher, .. } = &mut self.content;
+        let fault = |e: io::Error| Fault::io(&entry.path, &e);
+        if self.at >= entry.size {
+            check_end(file, entry, self.at)?;
+            let hash = hasher.finalize().into();
+            return Ok((self, Piece::End(hash)));
+        }
+        let left = match self.runs.next(file, self.at, entry.size).map_err(fault)? {
+            Run::Hole(bytes) => {
+                let bytes = bytes.min(HOLE_BYTES_MAX);
+                hash_zeros(hasher, bytes);
+                self.at += bytes;
+                return Ok((self, Piece::Hole(bytes)));
+            }
+            Run::Data(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        let want = left.min(block.len().saturating_sub(LENGTH_BYTES));
+        block.truncate(LENGTH_BYTES + want);
+        let (length, data) = block.bytes_mut().split_at_mut(LENGTH_BYTES);
+        length.copy_from_slice(&(want as u32).to_be_bytes());
+        file.read_exact_at(data, self.at).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => changed(entry),
+            _ => fault(e),
+        })?;
+        hasher.update(data);
+        self.at += want as u64;
+        Ok((self, Piece::Data(block)))
+    }
+}
+
+fn changed(entry: &Entry) -> Fault {
+    Fault::new(FaultKind::Changed, &entry.path, "changed while it was read")
+}
+
+/// Whether a file that was read up to its end is what it was.
+fn check_end(file: &File, entry: &Entry, at: u64) -> Result<(), Fault> {
+    let now = entry_of_file(file, &entry.path)?;
+    if (now.size, now.mtime) != (entry.size, entry.mtime) {
+        return Err(changed(entry));
+    }
+    // Files of /proc have a size of 0 and content.
+    if file.read_at(&mut [0], at).map_err(|e| Fault::io(&entry.path, &e))? > 0 {
+        let why =
+            format!("has more content than its size of {} bytes; copy it to a plain file first", entry.size);
+        return Err(Fault::new(FaultKind::Special, &entry.path, why));
+    }
+    Ok(())
+}
+
+/// What comes from a pipe or device.
+enum Live {
+    Chunk(Vec<u8>),
+    End(Hash),
+    Failed(Fault),
+}
+
+/// Sends what comes from a pipe or device until it ends; `name` is what people call it. Live data
+/// goes out at once, because the next may be long in coming: a thread waits for it.
 pub(super) async fn send_stream<W: WriteShared>(
     flow: &mut W,
     name: Vec<u8>,
     source: File,
     observe: &mut (dyn FnMut(Moved) + Send),
 ) -> io::Result<Sent> {
-    let read = move |blocks: &_| read_stream(source, blocks).map_err(|e| Fault::io(b"", &e));
-    send_blocks(flow, name, read, true, observe, &|| false).await
-}
-
-/// Sends what `read` hands over. Its faults name `path`. Live data goes out at once, because the
-/// next may be long in coming.
-async fn send_blocks<W: WriteShared>(
-    flow: &mut W,
-    path: Vec<u8>,
-    read: impl FnOnce(&mpsc::Sender<Outgoing>) -> Result<Option<Hash>, Fault> + Send + 'static,
-    is_live: bool,
-    observe: &mut (dyn FnMut(Moved) + Send),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> io::Result<Sent> {
     let (blocks, mut queue) = mpsc::channel(BLOCKS_AHEAD);
     let reader = tokio::task::spawn_blocking(move || {
-        let last = match read(&blocks) {
-            Ok(Some(hash)) => Outgoing::End(hash),
+        let last = match read_stream(source, &blocks) {
+            Ok(Some(hash)) => Live::End(hash),
             Ok(None) => return,
-            Err(fault) => Outgoing::Failed(Fault { path, ..fault }),
+            Err(error) => Live::Failed(Fault::io(&name, &error)),
         };
         // Fails only if nobody waits for it.
         let _ = blocks.blocking_send(last);
     });
     loop {
-        if is_live && queue.is_empty() {
+        if queue.is_empty() {
             flow.flush().await?;
         }
         let Some(block) = queue.recv().await else { break };
-        if stop() {
-            abort(flow, &Fault::new(FaultKind::Aborted, b"", "the receiver failed")).await?;
-            return Ok(Sent::Stopped);
-        }
         match block {
-            Outgoing::Chunk(chunk) => {
+            Live::Chunk(chunk) => {
                 let bytes = chunk.len().saturating_sub(LENGTH_BYTES);
-                flow.write_shared(chunk).await?;
+                flow.write_shared(chunk.into()).await?;
                 observe(Moved::data(bytes));
             }
-            Outgoing::Hole(bytes) => {
-                flow.write_all(&HOLE.to_be_bytes()).await?;
-                flow.write_all(&bytes.to_be_bytes()).await?;
-                observe(Moved::hole(bytes));
-            }
-            Outgoing::End(hash) => {
+            Live::End(hash) => {
                 flow.write_all(&0u32.to_be_bytes()).await?;
                 flow.write_all(&hash).await?;
                 return Ok(Sent::Whole(hash));
             }
-            Outgoing::Failed(fault) => {
+            Live::Failed(fault) => {
                 abort(flow, &fault).await?;
                 return Ok(Sent::Failed(fault));
             }
@@ -202,227 +283,23 @@ pub(super) async fn abort<W: AsyncWrite + Unpin>(flow: &mut W, fault: &Fault) ->
 }
 
 /// `None` if nobody takes the blocks any more.
-fn read_all(content: Content, blocks: &mpsc::Sender<Outgoing>) -> Result<Option<Hash>, Fault> {
-    let Content { file, entry, from, mut hasher } = content;
-    let fault = |e: io::Error| Fault::io(&entry.path, &e);
-    let changed = || Fault::new(FaultKind::Changed, &entry.path, "changed while it was read");
-    let mut at = from;
-    let (mut runs, mut lent) = (Runs::of(&file), Lent::default());
-    while at < entry.size {
-        let left = match runs.next(&file, at, entry.size).map_err(fault)? {
-            Run::Hole(bytes) => {
-                let bytes = bytes.min(HOLE_BYTES_MAX);
-                hash_zeros(&mut hasher, bytes);
-                at += bytes;
-                if blocks.blocking_send(Outgoing::Hole(bytes)).is_err() {
-                    return Ok(None);
-                }
-                continue;
-            }
-            Run::Data(bytes) => bytes,
-        };
-        let want = usize::try_from(left).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
-        let mut chunk = lent.take(LENGTH_BYTES + want);
-        let (length, block) = chunk.split_at_mut(LENGTH_BYTES);
-        length.copy_from_slice(&(want as u32).to_be_bytes());
-        file.read_exact_at(block, at).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => changed(),
-            _ => fault(e),
-        })?;
-        hasher.update(block);
-        at += want as u64;
-        if blocks.blocking_send(Outgoing::Chunk(lent.lend(chunk))).is_err() {
-            return Ok(None);
-        }
-    }
-    let now = entry_of_file(&file, &entry.path)?;
-    if (now.size, now.mtime) != (entry.size, entry.mtime) {
-        return Err(changed());
-    }
-    // Files of /proc have a size of 0 and content.
-    if file.read_at(&mut [0], at).map_err(fault)? > 0 {
-        let why =
-            format!("has more content than its size of {} bytes; copy it to a plain file first", entry.size);
-        return Err(Fault::new(FaultKind::Special, &entry.path, why));
-    }
-    Ok(Some(hasher.finalize().into()))
-}
-
-/// The same, of what has neither length nor place.
-fn read_stream(source: File, blocks: &mpsc::Sender<Outgoing>) -> io::Result<Option<Hash>> {
-    let (mut hasher, mut lent) = (Hasher::new(), Lent::default());
+fn read_stream(source: File, blocks: &mpsc::Sender<Live>) -> io::Result<Option<Hash>> {
+    let mut hasher = Hasher::new();
+    let mut space = vec![0; BLOCK_BYTES];
     loop {
-        let mut chunk = lent.take(LENGTH_BYTES + BLOCK_BYTES);
-        let n = descriptor::read(&source, chunk.get_mut(LENGTH_BYTES..).unwrap_or_default())?;
+        let n = descriptor::read(&source, &mut space)?;
         if n == 0 {
             return Ok(Some(hasher.finalize().into()));
         }
-        chunk.truncate(LENGTH_BYTES + n);
-        let (length, block) = chunk.split_at_mut(LENGTH_BYTES);
-        length.copy_from_slice(&(n as u32).to_be_bytes());
-        hasher.update(block);
-        if blocks.blocking_send(Outgoing::Chunk(lent.lend(chunk))).is_err() {
+        let data = space.get(..n).unwrap_or_default();
+        hasher.update(data);
+        let mut chunk = Vec::with_capacity(LENGTH_BYTES + n);
+        chunk.extend_from_slice(&(n as u32).to_be_bytes());
+        chunk.extend_from_slice(data);
+        if blocks.blocking_send(Live::Chunk(chunk)).is_err() {
             return Ok(None);
         }
     }
-}
-
-/// Receives content into `sink`. What has arrived is left there however it ends. Holes, which cost
-/// the peer nothing, are hashed in its `turns`.
-pub(super) async fn receive_content<R: AsyncRead + Unpin>(
-    flow: &mut R,
-    sink: impl Sink,
-    observe: &mut (dyn FnMut(Moved) + Send),
-    superseded: Option<watch::Receiver<bool>>,
-    turns: Option<&Turns>,
-) -> io::Result<Received> {
-    let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
-    let (empty, emptied) = mpsc::channel(BLOCKS_AHEAD);
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
-    let writer = tokio::task::spawn_blocking(move || write_blocks(sink, queue, &empty, &stopping));
-    let mut transfer = Box::pin(forward(flow, &blocks, emptied, observe, turns));
-    let outcome = tokio::select! {
-        outcome = &mut transfer => outcome,
-        () = until(superseded) => {
-            // A client that is there hears why, and can go on with its next file.
-            stop.store(true, Ordering::Relaxed);
-            timeout_at(Instant::now() + STOP_MAX, &mut transfer).await.unwrap_or(Ok(Ending::Superseded))
-        }
-    };
-    drop(transfer);
-    drop(blocks);
-    // Even if the flow has failed: the lock on the part is free again when this returns.
-    let written = writer.await.map_err(io::Error::other)?;
-    Ok(match (outcome?, written) {
-        (Ending::Superseded, _) => Received::Superseded(superseded_fault()),
-        (Ending::Aborted(fault), _) => Received::Aborted(fault),
-        (Ending::WriterGone(at), Err(fault)) => Received::Failed(fault, Some(at)),
-        (Ending::Whole, Err(fault)) => Received::Failed(fault, None),
-        (_, Ok(Some(hash))) => Received::Stored(hash),
-        (_, Ok(None)) => return Err(io::Error::other("writing ended early")),
-    })
-}
-
-pub(super) fn superseded_fault() -> Fault {
-    Fault::new(FaultKind::Busy, b"", "another copy of this file has taken over")
-}
-
-enum Ending {
-    Whole,
-    WriterGone(Drain),
-    Aborted(Fault),
-    Superseded,
-}
-
-pub(super) async fn until(superseded: Option<watch::Receiver<bool>>) {
-    if let Some(mut superseded) = superseded
-        && superseded.wait_for(|&yes| yes).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
-}
-
-async fn forward<R: AsyncRead + Unpin>(
-    flow: &mut R,
-    blocks: &mpsc::Sender<Incoming>,
-    mut emptied: mpsc::Receiver<Vec<u8>>,
-    observe: &mut (dyn FnMut(Moved) + Send),
-    turns: Option<&Turns>,
-) -> io::Result<Ending> {
-    loop {
-        match flow.read_u32().await? {
-            0 => {
-                let mut hash = Hash::default();
-                flow.read_exact(&mut hash).await?;
-                // If the writer is gone, its fault says why.
-                let _ = blocks.send(Incoming::End(hash)).await;
-                return Ok(Ending::Whole);
-            }
-            ABORT => return read_fault(flow).await.map(Ending::Aborted),
-            HOLE => {
-                let mut left = hole_length(flow).await?;
-                while left > 0 {
-                    let bytes = left.min(SLICE_BYTES);
-                    let turn = match turns {
-                        Some(turns) => Some(turns.next().await?),
-                        None => None,
-                    };
-                    if blocks.send(Incoming::Hole(bytes, turn)).await.is_err() {
-                        return Ok(Ending::WriterGone(Drain::AtChunk));
-                    }
-                    left -= bytes;
-                    observe(Moved::hole(bytes));
-                }
-            }
-            length => {
-                let mut left = chunk_length(length)?;
-                while left > 0 {
-                    let mut block = emptied.try_recv().unwrap_or_default();
-                    block.resize(left.min(BLOCK_BYTES), 0);
-                    let (n, ended) = read_block(flow, &mut block).await;
-                    block.truncate(n);
-                    left -= n;
-                    if n > 0 && blocks.send(Incoming::Data(block)).await.is_err() {
-                        return Ok(Ending::WriterGone(Drain::InChunk(left)));
-                    }
-                    observe(Moved::data(n));
-                    ended?;
-                }
-            }
-        }
-    }
-}
-
-/// Fills a block, or as much of it as comes within [`BLOCK_AGE_MAX`]. What was read counts even if
-/// an error follows.
-async fn read_block<R: AsyncRead + Unpin>(flow: &mut R, block: &mut [u8]) -> (usize, io::Result<()>) {
-    let mut n = 0;
-    let mut deadline = None;
-    while let Some(rest) = block.get_mut(n..).filter(|rest| !rest.is_empty()) {
-        let read = match deadline {
-            None => flow.read(rest).await,
-            Some(deadline) => match timeout_at(deadline, flow.read(rest)).await {
-                Ok(read) => read,
-                Err(_) => break,
-            },
-        };
-        match read {
-            Ok(0) => return (n, Err(io::ErrorKind::UnexpectedEof.into())),
-            Ok(more) => n += more,
-            Err(e) => return (n, Err(e)),
-        }
-        deadline.get_or_insert_with(|| Instant::now() + BLOCK_AGE_MAX);
-    }
-    (n, Ok(()))
-}
-
-/// `None` if the sender ended without an end.
-fn write_blocks(
-    mut sink: impl Sink,
-    mut queue: mpsc::Receiver<Incoming>,
-    empty: &mpsc::Sender<Vec<u8>>,
-    stop: &AtomicBool,
-) -> Result<Option<Hash>, Fault> {
-    while let Some(block) = queue.blocking_recv() {
-        let written = match block {
-            _ if stop.load(Ordering::Relaxed) => Err(superseded_fault()),
-            Incoming::Data(block) => {
-                let written = sink.write(&block);
-                // To be used again, if there is room.
-                let _ = empty.try_send(block);
-                written
-            }
-            Incoming::Hole(bytes, _turn) => sink.skip(bytes),
-            Incoming::End(theirs) => return sink.finish(&theirs).map(Some),
-        };
-        if let Err(fault) = written {
-            sink.give_up()?;
-            return Err(fault);
-        }
-    }
-    sink.give_up().map(|()| None)
 }
 
 /// Reads and drops the rest of content that this end cannot use.
@@ -479,30 +356,28 @@ pub(super) async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::blocks::tests::Notes;
-    use super::super::modes::Modes;
-    use super::super::part::{Part, Terms};
-    use super::super::path::RelPath;
-    use super::super::tree::{Source, Tree};
+    use super::super::blocks::tests::{Notes, payer};
+    use super::super::tree::Source;
     use super::*;
+    use crate::ledger::Resource;
+    use bytes::Bytes;
+    use std::path::Path;
 
-    fn directory() -> (tempfile::TempDir, Tree) {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
-        (dir, tree)
+    fn content(dir: &Path, data: &[u8]) -> Content {
+        std::fs::write(dir.join("f"), data).unwrap();
+        let (file, entry) = Source::Ambient(dir.join("f")).open().unwrap();
+        Content { file, entry, from: 0, hasher: Hasher::new() }
     }
 
     #[tokio::test]
     async fn content_is_handed_over_without_a_copy() {
-        let (dir, _) = directory();
+        let dir = tempfile::tempdir().unwrap();
         let data: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|i| (i % 251) as u8).collect();
-        std::fs::write(dir.path().join("f"), &data).unwrap();
-        let (file, entry) = Source::Ambient(dir.path().join("f")).open().unwrap();
         let mut flow = Notes::default();
-        let content = Content { file, entry, from: 0, hasher: Hasher::new() };
-        let sent = send_content(&mut flow, content, &mut |_| {}, &|| false).await.unwrap();
+        let content = content(dir.path(), &data);
+        let sent = send_content(&mut flow, content, &payer(), &mut |_| {}, &|| false).await.unwrap();
         assert_eq!(sent, Sent::Whole(blake3::hash(&data).into()));
-        let chunks = data.chunks(BLOCK_BYTES).map(|block| {
+        let chunks = data.chunks(BLOCK_BYTES - LENGTH_BYTES).map(|block| {
             let length = (block.len() as u32).to_be_bytes();
             (false, [&length[..], block].concat())
         });
@@ -510,34 +385,68 @@ mod tests {
         assert_eq!(flow.0, chunks.chain(end).collect::<Vec<_>>());
     }
 
-    #[tokio::test]
-    async fn what_was_written_to_the_disk_is_filled_again() {
-        let (_dir, tree) = directory();
-        let data = vec![1; 2 * BLOCK_BYTES];
-        let entry = Entry { size: data.len() as u64, ..tree.stat(&RelPath::ROOT).unwrap().unwrap() };
-        let part =
-            Part::open(&tree, &RelPath::parse(b"g").unwrap(), &entry, None, Terms::client(Modes::Preserve))
-                .unwrap();
-        let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
-        let (empty, mut emptied) = mpsc::channel(BLOCKS_AHEAD);
-        let first = vec![2; BLOCK_BYTES];
-        let place = first.as_ptr();
-        blocks.try_send(Incoming::Data(first)).unwrap();
-        drop(blocks);
-        let written =
-            tokio::task::spawn_blocking(move || write_blocks(part, queue, &empty, &AtomicBool::new(false)));
-        assert!(written.await.unwrap().unwrap().is_none());
-        let block = emptied.try_recv().unwrap();
-        assert_eq!(block.as_ptr(), place);
+    /// Takes what is granted, and nothing more.
+    struct Slow {
+        taken: Notes,
+        grants: mpsc::Receiver<usize>,
+    }
 
-        let (empty, emptied) = mpsc::channel(BLOCKS_AHEAD);
-        let (blocks, mut queue) = mpsc::channel(BLOCKS_AHEAD);
-        empty.try_send(block).unwrap();
-        let length = (data.len() as u32).to_be_bytes();
-        let flow = [&length[..], &data, &[0; LENGTH_BYTES], &[3; 32]].concat();
-        let ending = forward(&mut &flow[..], &blocks, emptied, &mut |_| {}, None).await.unwrap();
-        assert!(matches!(ending, Ending::Whole));
-        let Incoming::Data(block) = queue.try_recv().unwrap() else { panic!("no content") };
-        assert_eq!((block.as_ptr(), &block[..]), (place, &data[..BLOCK_BYTES]));
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            data: &[u8],
+        ) -> std::task::Poll<io::Result<usize>> {
+            std::pin::Pin::new(&mut self.taken).poll_write(cx, data)
+        }
+
+        fn poll_flush(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<io::Result<()>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<io::Result<()>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+    }
+
+    impl WriteShared for Slow {
+        async fn write_shared(&mut self, data: Bytes) -> io::Result<()> {
+            self.taken.write_shared(data).await
+        }
+
+        async fn granted(&mut self, _: usize, _: usize) -> io::Result<usize> {
+            self.grants.recv().await.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    /// A peer that grants nothing costs neither memory nor a thread.
+    #[tokio::test]
+    async fn what_is_not_granted_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = content(dir.path(), &vec![1; 1_000_000]);
+        let payer = payer();
+        let (granted, grants) = mpsc::channel(8);
+        let mut flow = Slow { taken: Notes::default(), grants };
+        let held = |resource: Resource| payer.ledger().rows()[resource as usize].held;
+        {
+            let mut observe = |_| {};
+            let sending = send_content(&mut flow, content, &payer, &mut observe, &|| false);
+            let mut sending = std::pin::pin!(sending);
+            for bytes in [10_000, 300_000, 100] {
+                granted.send(bytes).await.unwrap();
+                // Until it waits again, and has waited for longer than blocks are kept.
+                let waits = timeout(Duration::from_secs(1), &mut sending);
+                assert!(waits.await.is_err());
+                assert_eq!((held(Resource::Memory), held(Resource::Threads)), (0, 0));
+            }
+        }
+        let lengths: Vec<usize> = flow.taken.0.iter().map(|(_, data)| data.len()).collect();
+        assert_eq!(lengths, [10_000, BLOCK_BYTES, 100]);
     }
 }

@@ -5,12 +5,13 @@ use super::Flows;
 use super::batch::{Conversation, next_reply};
 use super::client::{CopyOptions, Report, stat, unexpected};
 use super::error::{Fault, FaultKind, FileError};
+use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Kind, Mtime, Reply, Request, write_frame};
 use super::path::{RelPath, ServerPath};
 use super::send::stored;
 use super::sink::Outlet;
-use super::stream::{Moved, Received, receive_content, send_stream};
+use super::stream::{Moved, send_stream};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -34,7 +35,7 @@ pub async fn put_stream<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
-    let mut flow = Conversation::open_to_put(&*flows, options.preserve_mode).await?;
+    let mut flow = Conversation::open_to_put(&*flows, &journal.payer, options.preserve_mode).await?;
     let (there, _) = stat(&mut flow, &destination.path).await?;
     let is_directory = there.is_some_and(|entry| entry.kind == Kind::Directory);
     if is_directory || destination.is_directory {
@@ -93,7 +94,7 @@ pub async fn get_stream<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
-    let mut flow = Conversation::open(&*flows).await?;
+    let mut flow = Conversation::open(&*flows, &journal.payer).await?;
     let path: &RelPath = &source.path;
     let reply = flow.ask(&Request::Get { path: path.as_bytes().to_vec(), held: None }).await?;
     let entry = match reply {
@@ -118,7 +119,7 @@ pub async fn get_stream<F: Flows>(
     journal.began(name, entry.size, 0);
     let mut observe = |moved| journal.moved(name, moved);
     let outlet = Outlet::new(name, out, entry.size);
-    let outcome = match receive_content(&mut flow.recv, outlet, &mut observe, None, None).await? {
+    let outcome = match receive_content(&mut flow.recv, outlet, &mut observe, None, &journal.payer).await? {
         Received::Stored(hash) => FileOutcome::Copied(hash),
         Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault)),
         Received::Failed(fault, _) | Received::Superseded(fault) => {

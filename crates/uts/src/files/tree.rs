@@ -48,8 +48,6 @@ pub(super) enum Go {
     On,
     /// Without what is in it.
     Past,
-    /// Not at all.
-    Stop,
 }
 
 impl Source {
@@ -81,7 +79,7 @@ impl Tree {
     }
 
     /// Whether a path may be used, by where it leads.
-    fn judge(&self, path: &RelPath) -> Result<(), Fault> {
+    pub(super) fn judge(&self, path: &RelPath) -> Result<(), Fault> {
         if self.hides { hidden::check_way(&self.root, path) } else { Ok(()) }
     }
 
@@ -173,10 +171,10 @@ impl Tree {
             });
             let mut names = match names {
                 Ok(names) => names,
-                Err(e) => match emit(Err(Fault::io(at.as_bytes(), &e))) {
-                    Go::Stop => return Ok(()),
-                    Go::On | Go::Past => continue,
-                },
+                Err(e) => {
+                    emit(Err(Fault::io(at.as_bytes(), &e)));
+                    continue;
+                }
             };
             names.sort_unstable();
             let mut below = Vec::new();
@@ -184,10 +182,8 @@ impl Tree {
                 let path = at.found(name.as_bytes());
                 let found = describe(&top, path.clone());
                 let is_directory = found.as_ref().is_ok_and(|entry| entry.kind == Kind::Directory);
-                match emit(found) {
-                    Go::Stop => return Ok(()),
-                    Go::On if is_directory => below.push(path),
-                    Go::On | Go::Past => {}
+                if emit(found) == Go::On && is_directory {
+                    below.push(path);
                 }
             }
             if recursive {
@@ -392,7 +388,7 @@ fn regular(file: File, path: &[u8]) -> Result<(File, Entry), Fault> {
     }
 }
 
-fn describe(top: &Dir, path: RelPath) -> Result<Entry, Fault> {
+pub(super) fn describe(top: &Dir, path: RelPath) -> Result<Entry, Fault> {
     let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
     let m = top.symlink_metadata(path.as_path()).map_err(fault)?;
     let target =

@@ -119,6 +119,23 @@ impl SendFlow {
         Ok(())
     }
 
+    /// Waits until the peer lets this end send `least` bytes beyond those that were written, or
+    /// nothing waits to leave, and less than `ahead` bytes wait to leave; says how many it lets.
+    /// Who waits for this before it fetches what it sends holds nothing for a peer that takes
+    /// nothing. Nothing is lost if the wait is given up.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn granted(&mut self, least: u64, ahead: u64) -> Result<u64, WriteError> {
+        poll_fn(|cx| {
+            self.poll_send(cx, |inner, _, handle, id| {
+                let Some(connection) = inner.connection(handle) else { return Err(None) };
+                connection.granted(id, least, ahead).map_err(Some)
+            })
+        })
+        .await
+    }
+
     /// The position behind everything that was handed over so far, for
     /// [`After::Positions`](crate::After::Positions). `None` if the connection is over.
     pub fn position(&self) -> Option<u64> {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
+use uts_functions::flow::FlowControl;
 use uts_functions::presentation::Presentation;
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
@@ -109,6 +110,29 @@ impl Connection {
     pub fn unsent_bytes(&self, id: FlowId) -> Option<u64> {
         let buffer = &self.ways.flows.get(id.0)?.send.buffer;
         Some(buffer.written().saturating_sub(buffer.sent()))
+    }
+
+    /// How many bytes the peer lets this end send in a flow beyond those that were handed over, as
+    /// soon as it is `least`, or nothing waits to leave, and less than `ahead` waits to leave. Who
+    /// asks before it fetches what it sends holds nothing for a peer that takes nothing.
+    ///
+    /// # Errors
+    /// [`WriteError`]; [`WriteError::Blocked`] while that is not so.
+    pub fn granted(&mut self, id: FlowId, least: u64, ahead: u64) -> Result<u64, WriteError> {
+        let group = self.writable(id)?.group;
+        let Ways { flows, outbound, .. } = &mut self.ways;
+        let stack = outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
+            return Err(WriteError::Unknown);
+        };
+        let limit = stack.map_or(send.limit, |stack| FlowControl::send_limit(&stack.flow, send.limit));
+        let (written, sent) = (send.buffer.written(), send.buffer.sent());
+        let (granted, unsent) = (limit.saturating_sub(written), written.saturating_sub(sent));
+        if unsent < ahead && (granted >= least || (granted > 0 && unsent == 0)) {
+            return Ok(granted);
+        }
+        send.writer_waits = true;
+        Err(WriteError::Blocked)
     }
 
     /// A flow to which something may be written.

@@ -2,15 +2,18 @@
 
 use super::super::WriteShared;
 use super::super::claim::Claim;
-use super::super::client::blocking;
 use super::super::error::{Fault, FaultKind};
 use super::super::hidden;
+use super::super::intake::{Received, receive_content};
 use super::super::message::Entry;
 use super::super::part::{Part, Terms};
 use super::super::path::RelPath;
 use super::super::small::{self, Small};
-use super::super::stream::{Drain, Moved, Received, drain, receive_content};
+use super::super::store::store;
+use super::super::stream::{Drain, Moved, drain};
+use super::super::work::at_work;
 use super::{Flow, Service, file_target};
+use crate::ledger::{Charge, Resource};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 
@@ -26,6 +29,8 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
+        // The part; and its note, for a moment.
+        let _file = flow.place(Resource::Files).await?;
         let part = match self.open_part(flow, &entry, from).await {
             Ok(part) => part,
             Err(fault) => {
@@ -42,8 +47,8 @@ impl Service {
             }
             flow.progress.moved(&entry.path, moved.bytes);
         };
-        let turns = Some(&flow.session.turns);
-        let received = receive_content(&mut flow.recv, part, &mut observe, superseded, turns).await?;
+        let payer = &flow.session.payer;
+        let received = receive_content(&mut flow.recv, part, &mut observe, superseded, payer).await?;
         flow.answer_received(&entry.path, size, received).await
     }
 
@@ -57,7 +62,7 @@ impl Service {
         let offered = flow.offers.remove(&target);
         let prefix = match (from.unwrap_or(0), offered) {
             (0, _) => None,
-            (from, Some(prefix)) if prefix.held.bytes == from && from <= entry.size => Some(prefix),
+            (from, Some((prefix, _))) if prefix.held.bytes == from && from <= entry.size => Some(prefix),
             _ => {
                 let why = "content that begins where nothing was offered";
                 return Err(Fault::new(FaultKind::Protocol, target.as_bytes(), why));
@@ -65,9 +70,10 @@ impl Service {
         };
         let client = &flow.session.client;
         let claim = Some(self.claims.take(&target, client).await?);
-        let terms = Terms { modes: flow.modes, by: client.key.clone(), claim, is_stream: from.is_none() };
+        let (by, payer) = (client.key.clone(), Some(flow.session.payer.clone()));
+        let terms = Terms { modes: flow.modes, by, claim, payer, is_stream: from.is_none() };
         let (tree, entry) = (self.tree.clone(), entry.clone());
-        blocking(move || Part::open(&tree, &target, &entry, prefix, terms)).await
+        at_work(&flow.session.payer, move || Part::open(&tree, &target, &entry, prefix, terms)).await
     }
 
     /// Where a file goes, if it is taken.
@@ -80,7 +86,12 @@ impl Service {
     }
 
     /// Receives all of a small file, to be stored with the next of them.
-    pub(super) async fn receive_small<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry) -> io::Result<()>
+    pub(super) async fn receive_small<S, R>(
+        &self,
+        flow: &mut Flow<S, R>,
+        entry: Entry,
+        memory: Charge,
+    ) -> io::Result<()>
     where
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
@@ -106,7 +117,7 @@ impl Service {
                 let about = (entry.path.clone(), entry.size);
                 let (tree, by) = (self.tree.clone(), flow.session.client.key.clone());
                 let modes = flow.modes;
-                let small = Small { tree, target, entry, modes, by, content, claim: Some(claim) };
+                let small = Small { tree, target, entry, modes, by, content, claim: Some(claim), memory };
                 flow.group.push(small, about);
                 Ok(())
             }
@@ -152,7 +163,7 @@ impl Service {
         if flow.group.files.is_empty() {
             return Ok(());
         }
-        for ((path, size), stored) in self.store.store(flow.group.take()).await {
+        for ((path, size), stored) in store(&flow.session.payer, flow.group.take()).await {
             let received = match stored {
                 Ok(hash) => Received::Stored(hash),
                 Err(fault) => Received::Failed(fault, None),

@@ -18,7 +18,7 @@ fn huge(at: &Path) {
 
 /// Asks for a file of which all but the last byte is said to be here already.
 async fn ask_to_hash(flows: &MemoryFlows, path: &str) -> batch::Conversation<MemoryFlows> {
-    let mut flow = batch::Conversation::open(flows).await.unwrap();
+    let mut flow = batch::Conversation::open(flows, &blocks::tests::payer()).await.unwrap();
     let held = Some(Held { bytes: HUGE_BYTES - 1, hash: [0; 32] });
     write_frame(&mut flow.send, &Request::Get { path: path.into(), held }).await.unwrap();
     flow.send.flush().await.unwrap();
@@ -99,7 +99,7 @@ async fn a_client_that_has_much_hashed_does_not_keep_others_waiting() {
     };
     timeout(PATIENCE, work).await.expect("it waits for the other");
     // Nor its own requests of other kinds.
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     let stat = Request::Stat { path: b"small".to_vec() };
     let reply = timeout(PATIENCE, flow.ask(&stat)).await.expect("it waits").unwrap();
     assert!(matches!(reply, Reply::Status { entry: Some(_), .. }), "{reply:?}");

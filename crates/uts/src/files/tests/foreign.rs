@@ -193,7 +193,7 @@ async fn a_part_is_known_whatever_else_was_done() {
     // A client that says that a directory is complete where there is none.
     cut("f", 500);
     let (flows, server) = rig.connect();
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     flow.ask(&Request::Attributes { entry: entry(1000), complete: true }).await.unwrap();
     drop((flow, flows));
     server.await.unwrap().unwrap();

@@ -199,7 +199,7 @@ async fn a_cancelled_copy_keeps_its_part() {
     };
     assert_complete(&rest);
     // Of the million bytes, a block that was not full yet may be lost.
-    let kept_bytes = 1_000_000 - stream::BLOCK_BYTES as u64;
+    let kept_bytes = 1_000_000 - blocks::BLOCK_BYTES as u64;
     assert!(rest.bytes_carried <= 3_000_000 - kept_bytes, "{}", rest.bytes_carried);
 }
 
@@ -210,7 +210,7 @@ async fn a_new_copy_takes_over_from_one_that_hangs() {
     fs::write(rig.local.join("f"), &data).unwrap();
     // A client that was killed: its flow stays open, and says nothing more.
     let (flows, _server) = rig.connect();
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     let (_, mut entry) = tree::Source::Ambient(rig.local.join("f")).open().unwrap();
     entry.path = b"f".to_vec();
     let begun = async {

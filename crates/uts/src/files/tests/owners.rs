@@ -22,7 +22,7 @@ async fn an_upload_by_one_key_is_not_taken_over_by_another() {
     let data = content(1, 1_000_000);
     fs::write(rig.local.join("f"), &data).unwrap();
     let (flows, server) = rig.connect_as(client("one"));
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     let (_, mut entry) = tree::Source::Ambient(rig.local.join("f")).open().unwrap();
     entry.path = b"f".to_vec();
     write_frame(&mut flow.send, &Request::Put { entry, from: 0 }).await.unwrap();

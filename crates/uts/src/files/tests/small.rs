@@ -58,7 +58,7 @@ async fn answers_come_in_the_order_of_the_files() {
     let rig = Rig::new();
     fs::create_dir(rig.remote.join("directory")).unwrap();
     let (flows, server) = rig.connect();
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     // The same name twice, one that fails, one that is not small, and another question.
     let long = content(1, 100_000);
     for (path, data) in
@@ -93,7 +93,7 @@ async fn flows_that_cross_do_not_wait_for_each_other() {
     let sending = [["a", "b"], ["b", "a"]].map(|names| {
         let flows = &flows;
         async move {
-            let mut flow = batch::Conversation::open(flows).await.unwrap();
+            let mut flow = batch::Conversation::open(flows, &blocks::tests::payer()).await.unwrap();
             for round in 0..40 {
                 for name in names {
                     put_small(&mut flow, name, &[round; 10]).await;
@@ -119,7 +119,7 @@ async fn flows_that_cross_do_not_wait_for_each_other() {
 async fn a_cut_leaves_whole_files_and_nothing_else() {
     let rig = Rig::new();
     let (flows, server) = rig.connect();
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     put_small(&mut flow, "whole", b"all of it").await;
     let entry =
         Entry { path: b"cut".to_vec(), kind: Kind::File, size: 100, mtime: Mtime::default(), mode: 0o644 };
@@ -139,7 +139,7 @@ async fn a_cut_leaves_whole_files_and_nothing_else() {
 async fn content_that_is_not_as_announced_is_refused() {
     let rig = Rig::new();
     let (flows, _server) = rig.connect();
-    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     let entry =
         |size| Entry { path: b"f".to_vec(), kind: Kind::File, size, mtime: Mtime::default(), mode: 0o644 };
     let hash = blake3::hash(b"some");

@@ -81,7 +81,7 @@ async fn holes_beyond_the_end_and_without_an_end_are_refused() {
         [(0, FaultKind::Protocol), (u64::MAX, FaultKind::Protocol), (1001, FaultKind::Protocol)]
     {
         let (flows, server) = rig.connect();
-        let mut flow = batch::Conversation::open(&flows).await.unwrap();
+        let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
         write_frame(&mut flow.send, &Request::Put { entry: entry(1000), from: 0 }).await.unwrap();
         flow.send.write_u32(u32::MAX - 1).await.unwrap();
         flow.send.write_u64(hole).await.unwrap();
