@@ -31,6 +31,8 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
 pub(super) struct Recovery {
     /// Packets below this number left before the last period began.
     below: Option<u64>,
+    /// What has arrived below this number does not end it: further losses of the flight were found.
+    until: u64,
     /// No packet that left in it is known to have arrived.
     is_under_way: bool,
     lost_bytes: u64,
@@ -39,7 +41,7 @@ pub(super) struct Recovery {
 impl Recovery {
     /// A period that a predecessor has entered, if it has (C-5).
     pub fn of(below: Option<u64>) -> Self {
-        Recovery { below, ..Recovery::default() }
+        Recovery { below, until: below.unwrap_or(0), ..Recovery::default() }
     }
 
     /// Packets below this number left before the last period began.
@@ -55,15 +57,29 @@ impl Recovery {
 
     /// A new period begins, with the packet of this number.
     pub fn enter(&mut self, next_packet: u64) {
-        *self = Recovery { below: Some(next_packet), is_under_way: true, lost_bytes: 0 };
+        *self = Recovery { lost_bytes: 0, ..*self };
+        self.renew(next_packet);
     }
 
     /// The period goes on in a new one: what was lost in it counts in both.
     pub fn renew(&mut self, next_packet: u64) {
-        *self = Recovery { below: Some(next_packet), is_under_way: true, ..*self };
+        *self = Recovery { below: Some(next_packet), until: next_packet, is_under_way: true, ..*self };
     }
 
-    /// A packet that left in the period has arrived, which ends it. Says whether it was under way.
+    /// A partial acknowledgement has shown a further loss of the flight, whose repeat is the next
+    /// packet: the period lasts until that arrives (RFC 6582 section 3.2, step 3).
+    pub fn extend(&mut self, next_packet: u64) {
+        self.until = self.until.max(next_packet);
+        self.is_under_way = true;
+    }
+
+    /// Whether it goes on when the packet of this number has arrived.
+    pub fn lasts(&self, number: u64) -> bool {
+        number < self.until
+    }
+
+    /// A packet has arrived that left in the period, behind all that was found lost, which ends it.
+    /// Says whether it was under way.
     pub fn end(&mut self) -> bool {
         core::mem::take(&mut self.is_under_way)
     }
