@@ -253,8 +253,8 @@ impl Connection {
         };
         if wants {
             if outbound.admits(now, bytes, packet_bytes) {
-                // Where the window has room for no more than the probe, what waits would wait for it,
-                // and it may be lost.
+                // A window that has room for the probe alone would have what waits wait for it, and
+                // it may be lost.
                 let with_one = |bytes: usize| bytes + packet_bytes as usize;
                 let probe = probe_size.filter(|bytes| may_probe(outbound, with_one(*bytes)));
                 return Some(probe.map_or(Reason::Admitted, Reason::SizeProbe));

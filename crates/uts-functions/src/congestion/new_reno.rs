@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(s.packets(), 2.0);
     }
 
-    /// RFC 5681 section 3.1: one packet, and what is lost again leaves the threshold. Where a time-out
-    /// only probes (RFC 9002), nothing changes.
+    /// RFC 5681 section 3.1: one packet, and what is lost again leaves the threshold. Where a
+    /// time-out only probes (RFC 9002), nothing changes.
     #[test]
     fn a_time_out_that_loses_leaves_one_packet() {
         let mut s = script(40, 40 * PACKET);

@@ -29,30 +29,31 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
 /// begins (RFC 9002 section 7.3.2).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
-    /// Packets below this number left before the last period began.
-    below: Option<u64>,
+    /// Packets below this number left before the last period began; 0 = there was none.
+    below: u64,
     /// What has arrived below this number does not end it: further losses of the flight were found.
     until: u64,
     /// No packet that left in it is known to have arrived.
     is_under_way: bool,
-    lost_bytes: u64,
+    /// No more is in flight than this can count.
+    lost_bytes: u32,
 }
 
 impl Recovery {
     /// A period that a predecessor has entered, if it has (C-5).
     pub fn of(below: Option<u64>) -> Self {
-        Recovery { below, until: below.unwrap_or(0), ..Recovery::default() }
+        Recovery { below: below.unwrap_or(0), until: below.unwrap_or(0), ..Recovery::default() }
     }
 
     /// Packets below this number left before the last period began.
     pub fn below(&self) -> Option<u64> {
-        self.below
+        (self.below > 0).then_some(self.below)
     }
 
     /// Whether the packet of this number left before the last period began: its fate has been
     /// answered already.
     pub fn covers(&self, number: u64) -> bool {
-        self.below.is_some_and(|below| number < below)
+        number < self.below
     }
 
     /// A new period begins, with the packet of this number.
@@ -63,7 +64,7 @@ impl Recovery {
 
     /// The period goes on in a new one: what was lost in it counts in both.
     pub fn renew(&mut self, next_packet: u64) {
-        *self = Recovery { below: Some(next_packet), until: next_packet, is_under_way: true, ..*self };
+        *self = Recovery { below: next_packet, until: next_packet, is_under_way: true, ..*self };
     }
 
     /// A partial acknowledgement has shown a further loss of the flight, whose repeat is the next
@@ -91,14 +92,14 @@ impl Recovery {
 
     /// Counts bytes lost in the period.
     pub fn count_lost(&mut self, bytes: u64) {
-        self.lost_bytes = self.lost_bytes.saturating_add(bytes);
+        self.lost_bytes = self.lost_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Counts lost bytes that arrived after all. True once nothing of the period was lost, so that
     /// its reduction was unfounded (RFC 9438 section 4.9).
     pub fn all_spurious(&mut self, bytes: u64) -> bool {
         let had_losses = self.lost_bytes > 0;
-        self.lost_bytes = self.lost_bytes.saturating_sub(bytes);
+        self.lost_bytes = self.lost_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
         had_losses && self.lost_bytes == 0
     }
 }
