@@ -47,5 +47,7 @@ mod small_paths;
 mod sources;
 mod stream_lines;
 mod tcp_recovery;
+mod tcp_windows;
+mod time_outs;
 mod timely;
 mod turns;
