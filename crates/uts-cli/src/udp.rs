@@ -24,6 +24,9 @@ use uts_end::output;
 /// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
+/// A client that has asked for nothing may be silent for this long: it says something more often.
+const FIRST_REQUEST_MAX: Duration = KEEP_ALIVE.saturating_mul(2);
+
 /// UTS over UDP.
 #[derive(Clone, Copy, Debug)]
 pub struct Udp;
@@ -66,6 +69,7 @@ impl Transport for Udp {
         make_room(&mut wanted.connection, options.flows_max);
         wanted.qlog = options.qlog.clone();
         wanted.key_log = key_log()?;
+        wanted.connection.first_request_timeout = FIRST_REQUEST_MAX;
         wanted.connections_max = options.connections_max;
         wanted.connections_per_address_max = options.connections_per_address_max;
         wanted.connections_per_key_max = options.connections_per_key_max;

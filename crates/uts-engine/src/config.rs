@@ -214,7 +214,7 @@ impl Default for ConnectionConfig {
             requirements: Requirements::default(),
             service: String::new(),
             idle_timeout: Duration::from_secs(30),
-            first_request_timeout: Duration::from_secs(20),
+            first_request_timeout: Duration::ZERO,
             keep_alive: Duration::ZERO,
             handshake_timeout: Duration::from_secs(720),
             flows_max: 100,

@@ -277,14 +277,25 @@ impl Connection {
         // M-3
         self.establishing.doubt_address(bytes);
         self.begin_trial(now, (proved, learnt), news, false);
-        if !has_other_id {
-            // Who has taken another id has moved, and knows it. A copy has the same one.
+        // Who has taken another id has moved, and knows it. A copy has the same one.
+        if has_other_id {
+            self.migration.take_aside();
+        } else {
             self.ask_before(now, proved, news.luck[1]);
         }
     }
 
     /// The peer may be where it was before a trial. (M-12)
     fn ask_before(&mut self, now: Time, place: PeerPlace, number: u64) {
+        // What was asked before another trial is answered all the same: who sends copies from many
+        // places makes many trials.
+        let wait = self.ways.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        if let Some(aside) = self.migration.aside_mut().filter(|aside| aside.place == place) {
+            if now >= aside.again_at {
+                (aside.is_due, aside.again_at) = (true, now + wait);
+            }
+            return;
+        }
         let aside = Aside {
             place,
             number,
@@ -292,7 +303,7 @@ impl Connection {
             has_other_id: false,
             is_due: true,
             was_said: false,
-            again_at: now,
+            again_at: now + wait,
         };
         self.migration.0.get_or_insert_default().aside = Some(aside);
     }
