@@ -260,7 +260,7 @@ fn whatever_peers_say_what_is_held_is_within_memory() {
                 let len = [1, 1, 10, 90][rng.random_range(0..4)];
                 let bytes = vec![7; len];
                 // Within what may be sent, or it would be over soon.
-                let start = if *at + gap < 2300 { *at + gap } else { rng.random_range(0..2300) };
+                let start = if *at + gap < 500 { *at + gap } else { rng.random_range(0..500) };
                 let flags =
                     if asked.is_empty() { BYTES } else { [MESSAGE, BEGIN, MIDDLE][rng.random_range(0..3)] };
                 match rng.random_range(0..20) {

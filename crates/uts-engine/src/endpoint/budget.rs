@@ -119,6 +119,11 @@ impl Share {
         self.least.saturating_add(free / 2).min(self.most)
     }
 
+    /// Bytes that the connection holds, its least included.
+    pub fn held(&self) -> usize {
+        self.least.saturating_add(self.drawn)
+    }
+
     /// Bytes that are the connection's own.
     pub fn least(&self) -> usize {
         self.least

@@ -12,9 +12,11 @@ use uts_functions::sequencing::reassembly::PIECE_MEMORY_BYTES;
 /// Memory of an open flow in which nothing is: its two halves, and its place in the table.
 pub(crate) const FLOW_BYTES: usize = size_of::<Flow>() + 64;
 
-/// Room that is left to data which follows on all that has arrived, in bytes: what lies behind it
-/// can be read only with it.
-const EDGE_BYTES: usize = 8 * 1024;
+/// Of memory, what others may take than data which follows on all that has arrived: what lies behind
+/// that can be read only with it.
+const fn but_for_edge(bytes: usize) -> usize {
+    bytes - bytes / 8
+}
 
 /// Memory set aside for what was granted and has not come: for four bytes five, so that packets of
 /// usual size can be kept track of.
@@ -24,7 +26,7 @@ const fn set_aside(positions: u64) -> u64 {
 
 /// Of memory for what is received, what may be promised: the rest is for what it takes to keep flows.
 pub(crate) const fn but_for_flows(bytes: usize) -> usize {
-    bytes - bytes / 8
+    bytes - bytes / 4
 }
 
 /// The flows of the peer together.
@@ -130,12 +132,16 @@ impl Incoming {
         if more <= kept {
             return true;
         }
-        let edge = if is_edge { 0 } else { EDGE_BYTES };
         // So has the least, whatever was granted besides.
-        if self.charge.saturating_add(more).saturating_add(edge) <= self.share.least() {
-            return true;
+        let (room, least) = (self.share.room(), self.share.least());
+        let held = self.charge.saturating_add(more);
+        let need = self.need().saturating_sub(kept).saturating_add(more);
+        if is_edge {
+            // With it the application can read, and what it reads is free.
+            held <= least || need <= room.max(self.share.held()).saturating_add(least / 2)
+        } else {
+            held <= but_for_edge(least) || need <= but_for_edge(room)
         }
-        self.need().saturating_sub(kept).saturating_add(more).saturating_add(edge) <= self.share.room()
     }
 
     /// Gives back what a connection at rest does not need.
