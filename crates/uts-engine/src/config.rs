@@ -34,6 +34,17 @@ pub const CLIENT_CID_BYTES: usize = 4;
 /// The longest name of a service (P-52).
 pub const SERVICE_BYTES_MAX: usize = uts_wire::library::MAX_SERVICE_BYTES;
 
+/// Memory that connections of an endpoint share, unless another amount is given
+/// ([`EndpointConfig::memory_bytes_max`]).
+pub(crate) const MEMORY_BYTES: usize = 96 << 20;
+
+/// What each connection may hold of what it receives, whatever others hold, in bytes: credit for 20
+/// packets.
+pub(crate) const LEAST_RECEIVED_BYTES: usize = 32 * 1024;
+
+/// The same of what it sends.
+pub(crate) const LEAST_SENT_BYTES: usize = 16 * 1024;
+
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
@@ -66,6 +77,14 @@ pub struct EndpointConfig {
     /// begins takes 24 KiB, and what its peer makes this end store. Datagrams that would take more
     /// are dropped, as if they had been lost.
     pub handshake_bytes_max: usize,
+    /// Memory that all connections together may take, in bytes, for what is received and not read,
+    /// and for what is written and not acknowledged, including what it takes to keep track of both.
+    /// Beside it each connection has 32 KiB for the one and 16 KiB for the other, so that it goes on
+    /// when others have taken all. A connection may have as much as it leaves free: one alone half
+    /// of it, of ten each an eleventh (flow.md R-37). At least two and a half times the largest
+    /// `credit_bytes_max` and `send_buffer_bytes_max` of its connections counts, so that a flow can
+    /// have what these say.
+    pub memory_bytes_max: usize,
     /// Bytes that all connections to one address may have waiting on the way, if there are several
     /// or the address is near (round trips of 0.5 ms at most). This is what the socket at that
     /// address is likely to hold. Bytes that are on the way only because the path is long do not
@@ -89,6 +108,7 @@ impl fmt::Debug for EndpointConfig {
             .field("connections_per_address_max", &self.connections_per_address_max)
             .field("handshakes_before_retry", &self.handshakes_before_retry)
             .field("handshake_bytes_max", &self.handshake_bytes_max)
+            .field("memory_bytes_max", &self.memory_bytes_max)
             .field("waiting_bytes_max", &self.waiting_bytes_max)
             .finish_non_exhaustive()
     }
@@ -105,6 +125,7 @@ impl Default for EndpointConfig {
             connections_per_address_max: usize::MAX,
             handshakes_before_retry: 256,
             handshake_bytes_max: 128 << 20,
+            memory_bytes_max: MEMORY_BYTES,
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],
         }
@@ -142,6 +163,14 @@ pub struct ConnectionConfig {
     /// times that beside it to keep track of messages of a few bytes each. Data beyond that counts
     /// as lost. A message that is longer than this never arrives.
     pub credit_bytes_max: u64,
+    /// Positions of all flows together that the peer may send before it is granted more, in bytes;
+    /// less, if other connections hold much. The window grows from there as the application reads
+    /// (flow.md R-34).
+    pub connection_credit_bytes_initial: u64,
+    /// Memory of the connection, in bytes: what it may hold of what it has received, and again of
+    /// what it sends, with what it takes to keep track of that, and within what the endpoint has
+    /// ([`EndpointConfig::memory_bytes_max`]). At least what one flow may have counts.
+    pub memory_bytes_max: usize,
     /// Data that an application may hand over to a flow before it must wait until some of it has
     /// arrived, in bytes. A write or a message of less than
     /// [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts as that many.
@@ -193,6 +222,13 @@ impl ConnectionConfig {
         u16::try_from(most).unwrap_or(u16::MAX)
     }
 
+    /// Memory for what one flow may hold in each direction, with what it takes to keep track of it.
+    pub(crate) fn memory_of_flow(&self) -> usize {
+        let credit = usize::try_from(self.credit_bytes_max).unwrap_or(usize::MAX);
+        let most = credit.max(self.send_buffer_bytes_max).max(self.send_buffer_bytes);
+        most.saturating_add(most / 4)
+    }
+
     /// Credit of a flow when it is opened.
     pub(crate) fn first_credit(&self) -> u64 {
         crate::connection::first_credit(self.credit_bytes_initial, self.requirements.max_recv_rate)
@@ -220,6 +256,8 @@ impl Default for ConnectionConfig {
             flows_max: 100,
             credit_bytes_initial: 1024 * 1024,
             credit_bytes_max: 32 * 1024 * 1024,
+            connection_credit_bytes_initial: 1024 * 1024,
+            memory_bytes_max: 48 * 1024 * 1024,
             send_buffer_bytes: 4 * 1024 * 1024,
             send_buffer_bytes_max: 32 * 1024 * 1024,
             packet_bytes_max: 1472,

@@ -71,6 +71,15 @@ impl<'a> Answering<'a> {
         Ok(profile)
     }
 
+    /// Whether a mechanism goes together with what this end would choose itself: what turns small
+    /// messages into large ones is taken by who takes messages.
+    fn would_take(&self, function: Function, choice: &Choice) -> bool {
+        self.own(function);
+        let mut own = *self.own.get().unwrap_or(&Profile::bare());
+        own.set(function, *choice);
+        own.check().is_ok()
+    }
+
     /// S-37, S-38: whether the peer asks that a function be performed in a way that this end must
     /// have named.
     fn must_be_named(&self, asked: &Profile, function: Function) -> bool {
@@ -85,6 +94,7 @@ impl<'a> Answering<'a> {
         let needs_name = match mechanism.consent {
             Consent::NotNeeded => false,
             Consent::OfSender => sends,
+            Consent::OfReceiver => !sends && !self.would_take(function, choice),
             Consent::OfBoth => true,
         };
         if needs_name && self.own(function).number != choice.number {
@@ -126,6 +136,29 @@ mod tests {
         let mut r = Requirements::default();
         settings.iter().for_each(|(name, value)| r.set(name, value).expect("it is offered"));
         r
+    }
+
+    #[test]
+    fn a_receiver_decompresses_what_it_has_named_or_would_take() {
+        for name in ["zstd", "lz4"] {
+            let asked = asked(&[("presentation", name), ("segmentation", "messages")]);
+            let objects = |direction, settings: &[(&str, &str)]| {
+                Answering::new(&with(settings), direction).objects_to(&asked, 0)
+            };
+            assert_eq!(objects(Direction::In, &[]), Some(Function::Presentation), "{name}");
+            assert_eq!(objects(Direction::Out, &[]), None, "{name}: who asks for it receives it");
+            let consent = format!("presentation/{name}");
+            for settings in [
+                [("preserveMsgBoundaries", "require")],
+                [("uts.consent", consent.as_str())],
+                [("uts.profile.presentation", name)],
+            ] {
+                assert_eq!(objects(Direction::In, &settings), None, "{name}: {settings:?}");
+            }
+        }
+        let asked = asked(&[("presentation", "byte-order"), ("segmentation", "messages")]);
+        let receiver = Requirements::default();
+        assert_eq!(Answering::new(&receiver, Direction::In).objects_to(&asked, 0), None, "nothing grows");
     }
 
     /// What is asked, whether a sender and a receiver with the defaults agree, and how the sender

@@ -53,6 +53,9 @@ pub enum Consent {
     NotNeeded,
     /// The end that sends the data: it answers for what the network has to carry.
     OfSender,
+    /// The end that receives the data: it answers for its memory. It has named a mechanism, too, if
+    /// the mechanism goes together with what it would choose itself otherwise.
+    OfReceiver,
     /// Both ends.
     OfBoth,
 }
@@ -352,6 +355,8 @@ pub struct Facts {
     pub unasked: Unasked,
     /// It gives streams of bytes another form, too, not only messages.
     pub streams: bool,
+    /// First bytes of messages in the forms that it gives them, besides 0 (presentation).
+    pub forms: &'static [u8],
     /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
     /// function, parameters name nothing.
     pub lacks: Option<fn(&Params) -> Option<String>>,
@@ -381,6 +386,7 @@ impl Facts {
         promises: &[],
         unasked: Unasked::Choice(0),
         streams: false,
+        forms: &[],
         lacks: None,
         window_packets_min: 2,
         tuned: None,

@@ -219,6 +219,14 @@ impl RangeSet {
         self.ranges.clear();
     }
 
+    /// Gives back most of what a set has grown to that is nearly empty.
+    pub fn let_go(&mut self) {
+        const KEPT: usize = 16;
+        if self.ranges.capacity() > KEPT && self.ranges.len() < self.ranges.capacity() / 8 {
+            self.ranges.shrink_to(KEPT);
+        }
+    }
+
     /// Gives back memory that no range is in.
     pub fn shrink(&mut self) {
         self.ranges.shrink_to_fit();

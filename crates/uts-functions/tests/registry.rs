@@ -95,6 +95,7 @@ fn in_words(m: &Mechanism) -> SpecMechanism {
         consent: match m.consent {
             Consent::NotNeeded => None,
             Consent::OfSender => Some("sender".to_owned()),
+            Consent::OfReceiver => Some("receiver".to_owned()),
             Consent::OfBoth => Some("both".to_owned()),
         },
         params: params.collect(),

@@ -45,6 +45,7 @@ mod id {
     pub const READS_MESSAGES: u64 = 17;
     pub const SPARE_IDS: u64 = 18;
     pub const TAKES_EXPEDITED: u64 = 19;
+    pub const CONNECTION_CREDIT: u64 = 20;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
     pub const MANDATORY: [(u64, &str); 9] = [
@@ -107,6 +108,9 @@ pub struct Limits {
     pub max_ack_delay_ms: u16,
     /// Memory for blocks that wait for their repair, in bytes.
     pub fec_memory_bytes: u32,
+    /// Positions that the peer may send in all flows together before it gets more credit; `None`:
+    /// this end does not bound the connection, and does not keep to such a bound. [P-57]
+    pub connection_credit_bytes: Option<u64>,
     /// Connection ids of the peer's that it keeps beside the one in use; 0: the peer gives none.
     /// [P-37]
     pub spare_ids: u8,
@@ -191,6 +195,9 @@ impl Hello {
         if self.takes_expedited {
             put_item(out, id::TAKES_EXPEDITED, |_| ());
         }
+        if let Some(bytes) = limits.connection_credit_bytes {
+            put_item(out, id::CONNECTION_CREDIT, |s| s.put_varint(bytes));
+        }
     }
 }
 
@@ -219,7 +226,7 @@ impl Default for Hello {
 
 impl Default for Limits {
     /// 256 flows, 1 MiB of credit each, 30 s of silence, any UDP payload, acknowledgements within
-    /// 25 ms, 4 MiB for FEC, no spare ids.
+    /// 25 ms, 4 MiB for FEC, no credit of the connection, no spare ids.
     fn default() -> Self {
         Limits {
             max_flows: 256,
@@ -228,6 +235,7 @@ impl Default for Limits {
             max_udp_payload_bytes: 65_527,
             max_ack_delay_ms: 25,
             fec_memory_bytes: 4 << 20,
+            connection_credit_bytes: None,
             spare_ids: 0,
         }
     }
@@ -263,6 +271,9 @@ impl Partial {
             id::SERVICE => hello.service = read_service(&mut r)?,
             id::READS_MESSAGES => hello.reads_messages = true,
             id::TAKES_EXPEDITED => hello.takes_expedited = true,
+            id::CONNECTION_CREDIT => {
+                limits.connection_credit_bytes = Some(r.varint("connection credit")?);
+            }
             id::SPARE_IDS => {
                 let at = r.offset();
                 let found = r.varint("spare connection ids")?;

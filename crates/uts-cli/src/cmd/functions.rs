@@ -143,6 +143,9 @@ fn notes(m: &Mechanism) -> Vec<String> {
     match m.consent {
         Consent::NotNeeded => {}
         Consent::OfSender => notes.push("the sender must have named it".to_owned()),
+        Consent::OfReceiver => {
+            notes.push("the receiver must have named it, or take messages".to_owned());
+        }
         Consent::OfBoth => notes.push("both ends must have named it".to_owned()),
     }
     if m.facts.unasked == Unasked::Never {

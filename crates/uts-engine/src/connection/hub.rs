@@ -67,7 +67,7 @@ impl Connection {
     ) {
         let mut places = Places::new(payload);
         let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(index) };
-        if self.ways.overruns(index, &contents) {
+        if self.ways.overruns(index, &contents) || self.ways.lacks_memory(index, &contents) {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as
             // arrived.
             self.ways.stats.dropped_overrun += 1;
@@ -130,12 +130,13 @@ impl Connection {
             }
             Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
             Frame::Credit(credit) => self.ways.on_credit(*credit),
+            Frame::ConnectionCredit(credit) => self.ways.on_connection_credit(*credit),
             Frame::FlowLimit(limit) => {
                 self.ways.flows.on_limit(limit.max_flows);
                 Ok(())
             }
             Frame::Skip(skip) => self.ways.on_skip(now, *skip),
-            Frame::ResetFlow(reset) => self.ways.on_reset(*reset),
+            Frame::ResetFlow(reset) => self.ways.on_reset(now, *reset),
             Frame::StopFlow(stop) => self.ways.on_stop(*stop),
             Frame::RequestPf(_)
             | Frame::AckPf(_)
@@ -171,6 +172,8 @@ impl Connection {
     pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
         // What was forged, or has been here before, is no occasion for anything.
         if self.life.last_heard_at == now {
+            self.ways.flows.incoming.settle();
+            debug_assert!(self.ways.flows.counts_are_right(), "what is counted is what there is");
             self.renew_keys_if_due(now);
             self.adapt(now, turns);
         }

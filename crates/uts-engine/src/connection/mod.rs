@@ -37,6 +37,7 @@ pub(crate) use establish::established::hello;
 pub(crate) use establish::handshake::{Place, is_authentic, refusal};
 pub(crate) use establish::handshake_memory::{HandshakeMemory, Ration};
 pub(crate) use establish::words;
+pub(crate) use flows::incoming::but_for_flows;
 pub(crate) use life::keys;
 pub(crate) use migration::{News, PeerPlace};
 pub(crate) use receive::receive_rate::first_credit;
@@ -52,6 +53,7 @@ pub use watch::stats::Stats;
 pub use watch::trace::{FrameKinds, HandshakeLevel, HandshakeRow, Trace, TraceKind, TraceRow};
 
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
+use crate::endpoint::budget::Stores;
 use crate::endpoint::history::Known;
 use crate::event::{CloseReason, Direction, Event};
 use crate::requirements::Security;
@@ -70,7 +72,6 @@ use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use uts_functions::congestion::Congestion as _;
-use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{is_long, peek_epoch};
@@ -106,7 +107,7 @@ pub(crate) struct Birth {
     pub initial: rustls::quic::Keys,
     pub proposal: Arc<Profile>,
     pub seed: u64,
-    pub spares: Spares,
+    pub stores: Stores,
     pub ration: Ration,
     /// What the last connection to the host has learnt of the way there.
     pub known: Option<Known>,
@@ -147,7 +148,7 @@ impl Connection {
             life: Life::new(now, config.idle_timeout),
             establishing: Establishing::new(handshake, is_proved),
             migration: Migration::default(),
-            ways: Ways::new(birth.side, config, birth.spares),
+            ways: Ways::new(birth.side, config, birth.stores),
             agreement: Agreement::default(),
             parts: Parts::new(PacketSize::new(now, least, initial, max)),
         })

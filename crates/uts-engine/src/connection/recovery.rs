@@ -55,6 +55,9 @@ impl Ways {
             self.flows.update_order(id, |send| gate.limit(send));
         }
         self.flows.drop_if_done(id);
+        if self.flows.outgoing.wakes() {
+            self.flows.waiting_writers().into_iter().for_each(|id| self.wake_writer(id));
+        }
     }
 
     /// Tells the application that a flow takes more, if it does.

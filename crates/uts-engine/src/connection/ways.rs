@@ -5,11 +5,11 @@ use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
 use crate::config::ConnectionConfig;
+use crate::endpoint::budget::Stores;
 use crate::event::Event;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::Time;
-use uts_functions::sequencing::reassembly::Spares;
 
 /// The way out, the way in, and the flows of both.
 pub(super) struct Ways {
@@ -33,9 +33,9 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
+    pub fn new(side: Side, config: Arc<ConnectionConfig>, stores: Stores) -> Self {
         Ways {
-            flows: Flows::new(side, config.clone(), spares),
+            flows: Flows::new(side, config.clone(), stores),
             config,
             outbound: None,
             inbound: None,

@@ -3,6 +3,7 @@
 use super::crowd::Held;
 use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
 use crate::connection::{self, Birth, Connection, Place, Side};
+use crate::endpoint::budget::Stores;
 use crate::event::ConnectionHandle;
 use crate::token::Proof;
 use rand::Rng;
@@ -80,7 +81,8 @@ impl Endpoint {
         let config = Arc::clone(&self.accept);
         let reset_token = self.ids.reset_token(&local_cid, remote);
         let ids = (Some(original_dcid), retry_scid);
-        let params = connection::hello(&config, local_cid, ids, reset_token, None);
+        let stores = Stores::new(&self.budget, self.spares.clone(), &config);
+        let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
         let birth = Birth {
             side: Side::Server,
@@ -96,7 +98,7 @@ impl Endpoint {
             initial: keys,
             proposal: Arc::clone(&self.accept_profile),
             seed: self.rng.next_u64(),
-            spares: self.spares.clone(),
+            stores,
             known: self.history.of(remote.ip(), now),
             ration,
         };

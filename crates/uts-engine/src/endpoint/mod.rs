@@ -9,6 +9,7 @@
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
+pub(crate) mod budget;
 mod crowd;
 mod first_profile;
 mod following;
@@ -29,6 +30,7 @@ use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::Contradiction;
 use crate::token::TokenKeys;
+use budget::{Budget, Stores};
 use crowd::Crowd;
 use first_profile::first_profile;
 use following::ResetKey;
@@ -149,6 +151,8 @@ pub struct Endpoint {
     answers: VecDeque<Answer>,
     /// Large buffers for what flows receive.
     spares: Spares,
+    /// Memory for what peers make connections hold.
+    budget: Budget,
     /// The connection that datagrams were taken in for last, and the id by which, until what they
     /// made due is looked at.
     taking: Option<(ConnectionHandle, ConnectionId)>,
@@ -183,7 +187,6 @@ impl Endpoint {
             accept_profile: Arc::new(first_profile(&config.accept)),
             proposed: None,
             accept: Arc::new(config.accept.clone()),
-            config,
             rng,
             connections: Table::default(),
             by_cid: ByOwnId::default(),
@@ -202,6 +205,8 @@ impl Endpoint {
             own: 0,
             certificates: None,
             peers,
+            budget: Budget::new(config.memory_bytes_max),
+            config,
             history: History::default(),
             turns: Turns::default(),
             answers: VecDeque::new(),
@@ -245,7 +250,9 @@ impl Endpoint {
         };
         let local_cid = self.new_cid(remote).ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
-        let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
+        let stores = Stores::new(&self.budget, self.spares.clone(), &config);
+        let first = stores.first_credit;
+        let params = connection::hello(&config, first, local_cid, (None, None), None, Some(&proposal));
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
         let initial =
             self.initial_keys(&original_dcid, rustls::Side::Client).ok_or(ConnectError::NoInitialSuite)?;
@@ -263,7 +270,7 @@ impl Endpoint {
             initial,
             proposal,
             seed: self.rng.next_u64(),
-            spares: self.spares.clone(),
+            stores,
             ration: self.handshake_memory.own_ration(),
             known: self.history.of(remote.ip(), now),
         };
@@ -342,6 +349,12 @@ impl Endpoint {
     /// answer to a stranger, and before the first.
     pub fn last_sender(&self) -> Option<ConnectionHandle> {
         self.sender
+    }
+
+    /// Bytes of [`EndpointConfig::memory_bytes_max`] that connections hold, or have been promised,
+    /// beyond the least that each has.
+    pub fn memory_drawn(&self) -> usize {
+        self.budget.drawn()
     }
 
     /// How many connections there are.

@@ -16,6 +16,13 @@ const BRAKE_ROUNDS: u32 = 4;
 #[derive(Clone, Debug)]
 pub struct Credit {
     window_bytes: u64,
+    tuning: Tuning,
+}
+
+/// What enlarges a window while it is the brake: by what the application takes, and by nothing
+/// else.
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
     /// Since when, and from which position, consumption is being measured, until it is a window.
     measured_from: Option<(Time, u64)>,
     /// The same for the round trip under way.
@@ -49,24 +56,33 @@ impl Credit {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None, round_from: None }
+        Credit { window_bytes: u64::from(params.get(0)) * 1024, tuning: Tuning::default() }
     }
 
     /// With its default parameters.
     pub(super) fn by_default() -> Self {
         Credit::build(&Self::INFO.params_within(&[]), ())
     }
+}
+
+impl Tuning {
+    /// The application may have taken something: enlarges the window if it is the brake, up to its
+    /// maximum (flow.md R-5).
+    pub fn tune(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
+        self.double(state, now, rtt);
+        self.follow(state, now, rtt);
+    }
 
     /// Keeps the window ahead of a sender that doubles what it sends in each round trip: what is
     /// granted now is sent in the next one. A whole window takes a long path several, in which the
     /// sender would wait.
     fn follow(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
-        let (since, position) = *self.round_from.get_or_insert((now, state.consumed));
+        let (since, position) = *self.round_from.get_or_insert((now, state.taken()));
         if rtt.is_zero() || now.since(since) < rtt {
             return;
         }
-        self.round_from = Some((now, state.consumed));
-        let rate = Rate::from_delivery(state.consumed.saturating_sub(position), now.since(since));
+        self.round_from = Some((now, state.taken()));
+        let rate = Rate::from_delivery(state.taken().saturating_sub(position), now.since(since));
         // A little more than a window that counts as the brake: else it would be doubled besides.
         let wanted = rate.bytes_in(rtt.saturating_mul(BRAKE_ROUNDS) + rtt / 2);
         if wanted > state.window_bytes {
@@ -76,13 +92,14 @@ impl Credit {
     }
 
     /// Doubles the window if all of it was consumed within [`BRAKE_ROUNDS`].
-    fn tune(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
-        let start = (state.grown_at, state.limit.saturating_sub(state.window_bytes));
+    fn double(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
+        let since_granted = state.consumed.saturating_sub(state.limit.saturating_sub(state.window_bytes));
+        let start = (state.grown_at, state.taken().saturating_sub(since_granted));
         let (since, position) = *self.measured_from.get_or_insert(start);
-        if state.consumed.saturating_sub(position) < state.window_bytes {
+        if state.taken().saturating_sub(position) < state.window_bytes {
             return;
         }
-        self.measured_from = Some((now, state.consumed));
+        self.measured_from = Some((now, state.taken()));
         // flow.md R-5: a round trip that is not known yet enlarges nothing.
         if now.since(since) <= rtt.saturating_mul(BRAKE_ROUNDS) && state.window_bytes < state.window_bytes_max
         {
@@ -101,8 +118,7 @@ impl FlowControl for Credit {
         // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller
         // than its own.
         state.window_bytes = state.window_bytes.max(self.window_bytes).min(state.window_bytes_max);
-        self.tune(state, now, rtt);
-        self.follow(state, now, rtt);
+        self.tuning.tune(state, now, rtt);
         // flow.md.
         let limit = state.consumed.saturating_add(state.window_bytes);
         if limit <= state.limit || limit - state.limit < state.window_bytes / 4 {

@@ -26,6 +26,9 @@ pub struct Grant {
     pub limit: u64,
     /// The application has taken everything below this (or it was skipped).
     pub consumed: u64,
+    /// How much of that no application took, because it was given up: it moves the limit on, and
+    /// enlarges no window.
+    pub given_up: u64,
     /// How far ahead of `consumed` the sender may run at present.
     pub window_bytes: u64,
     /// The most that `window_bytes` may become: memory set aside for the flow.
@@ -38,7 +41,12 @@ impl Grant {
     /// At the start of a flow: the first window is granted.
     pub fn new(now: Time, window_bytes: u64, window_bytes_max: u64) -> Self {
         let window_bytes = window_bytes.min(window_bytes_max);
-        Grant { limit: window_bytes, consumed: 0, window_bytes, window_bytes_max, grown_at: now }
+        Grant { limit: window_bytes, consumed: 0, given_up: 0, window_bytes, window_bytes_max, grown_at: now }
+    }
+
+    /// How much the application has taken, in positions.
+    pub fn taken(&self) -> u64 {
+        self.consumed.saturating_sub(self.given_up)
     }
 }
 

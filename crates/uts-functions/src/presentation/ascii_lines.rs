@@ -25,7 +25,7 @@ impl AsciiLines {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts { unasked: Unasked::Never, streams: true, ..Facts::PLAIN },
+        facts: Facts { forms: &[FORM], unasked: Unasked::Never, streams: true, ..Facts::PLAIN },
         // How many lines there are, the path does not know. A byte at a time, at both ends.
         predict: |_, facts, p| p.cpu_ns += 2.0 * facts.mtu_bytes as f64,
     };

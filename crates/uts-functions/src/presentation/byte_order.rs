@@ -36,7 +36,7 @@ impl ByteOrder {
             what: "bytes of a word",
         }],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
-        facts: Facts { unasked: Unasked::Never, ..Facts::PLAIN },
+        facts: Facts { forms: &[FORM], unasked: Unasked::Never, ..Facts::PLAIN },
         predict: |_, facts, p| p.cpu_ns += 2.0 * 0.2 * facts.mtu_bytes as f64,
     };
 

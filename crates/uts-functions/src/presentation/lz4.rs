@@ -29,7 +29,7 @@ impl Lz4 {
         name: "lz4",
         what: "messages are compressed where that makes them smaller",
         mandatory: false,
-        consent: Consent::NotNeeded,
+        consent: Consent::OfReceiver,
         params: &[Param {
             name: "threshold",
             unit: Unit::Bytes,
@@ -40,7 +40,7 @@ impl Lz4 {
             what: "messages smaller than this are left alone",
         }],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
-        facts: Facts { unasked: Unasked::Never, ..Facts::PLAIN },
+        facts: Facts { unasked: Unasked::Never, forms: &[FORM], ..Facts::PLAIN },
         // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes,
         // both ends.
         predict: |_, facts, p| {

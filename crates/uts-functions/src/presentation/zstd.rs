@@ -51,7 +51,7 @@ impl Zstd {
         name: "zstd",
         what: "messages are compressed by Zstandard, with a dictionary that both ends have",
         mandatory: false,
-        consent: Consent::NotNeeded,
+        consent: Consent::OfReceiver,
         params: &[
             Param {
                 name: "threshold",
@@ -82,7 +82,12 @@ impl Zstd {
             },
         ],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
-        facts: Facts { unasked: Unasked::Never, lacks: Some(lacks), ..Facts::PLAIN },
+        facts: Facts {
+            unasked: Unasked::Never,
+            forms: &[FORM, FORM_WITH_DICTIONARY],
+            lacks: Some(lacks),
+            ..Facts::PLAIN
+        },
         // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes,
         // both ends.
         predict: |params, facts, p| {

@@ -264,6 +264,12 @@ impl SendBuffer {
         self.held_bytes.max(self.segments.len() * PIECE_BYTES)
     }
 
+    /// Memory that is held, in bytes, and what it takes to keep track of it.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.held_bytes + self.segments.len() * size_of::<Segment>()
+    }
+
     /// How many of the messages of these sizes fill room of `capacity` bytes
     /// ([`SendBuffer::load_bytes`]), the last one whole; and how many bytes they have.
     pub fn fit(&self, capacity: usize, sizes: impl Iterator<Item = usize>) -> (usize, usize) {
@@ -288,6 +294,11 @@ impl SendBuffer {
     /// Positions below this were sent at least once.
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// The same, the end of the flow left out.
+    pub fn sent_data(&self) -> u64 {
+        self.fin.map_or(self.sent, |fin| self.sent.min(fin))
     }
 
     /// Everything below this position has arrived at the peer, or was given up.

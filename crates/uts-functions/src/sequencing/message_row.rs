@@ -58,6 +58,12 @@ impl Places {
         true
     }
 
+    /// Where the last one ends.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.from + self.stride * (self.count as usize).saturating_sub(1) + self.bytes
+    }
+
     /// Where the message `index` lies.
     #[inline]
     fn place(&self, index: u32) -> core::ops::Range<usize> {

@@ -217,7 +217,7 @@ fn who_is_stopped_or_gives_up_holds_nothing() {
 fn final_positions_are_held_to_their_rules() {
     let reset = |final_position, code| {
         let mut out = Vec::new();
-        ResetFlow { flow: 0, code, final_position }.emit(&mut out);
+        ResetFlow { flow: 0, code, final_position, sent: Some(0) }.emit(&mut out);
         out
     };
     let data = |start, bytes: &[u8], fin| {

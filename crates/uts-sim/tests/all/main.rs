@@ -6,6 +6,7 @@ mod amplification;
 mod bulk;
 mod classics;
 mod closed_forms;
+mod connection_credit;
 mod crowd;
 mod deadlines;
 mod ecn;

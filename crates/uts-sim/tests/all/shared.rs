@@ -68,9 +68,11 @@ impl Setup {
     fn world(&self) -> World {
         let mut path = PathConfig::both(self.path.parse().expect("a valid path"));
         path.schedule = self.schedule.parse().expect("a valid schedule");
-        let client =
-            EndpointConfig { waiting_bytes_max: self.waiting_bytes_max, ..EndpointConfig::default() };
-        let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..EndpointConfig::default() };
+        // Memory for hundreds of connections that all have much to send: it is the way that they share
+        // here.
+        let endpoint = EndpointConfig { memory_bytes_max: 1 << 30, ..EndpointConfig::default() };
+        let client = EndpointConfig { waiting_bytes_max: self.waiting_bytes_max, ..endpoint.clone() };
+        let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..endpoint };
         let config = WorldConfig { path, server, client, ..WorldConfig::default() };
         World::new(config, Identities::new().expect("keys")).expect("a valid world")
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use uts_engine::{ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig};
+use uts_engine::{ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, FlowId};
 use uts_functions::Time;
 use uts_sim::identity::Identities;
 
@@ -83,6 +83,20 @@ impl Victim {
         }
         while self.count(|endpoint, _| endpoint.poll_event()).is_some() {}
         all
+    }
+
+    /// Its application reads all that there is to read of all flows.
+    pub fn read_all(&mut self) {
+        let now = self.now;
+        self.count(|endpoint, _| {
+            let handles: Vec<_> = endpoint.handles().collect();
+            for handle in handles {
+                let Some(connection) = endpoint.connection(handle) else { continue };
+                for flow in (0..200).step_by(2).map(FlowId) {
+                    while connection.read(now, flow, 1 << 16).is_ok() {}
+                }
+            }
+        });
     }
 
     /// Lets time pass, with all that is due in it.

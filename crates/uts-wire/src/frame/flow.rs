@@ -13,6 +13,13 @@ pub struct Credit {
     pub limit: u64,
 }
 
+/// How far the peer may send in all flows together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionCredit {
+    /// The sum of the positions that the peer's flows have reached stays at or below this.
+    pub limit: u64,
+}
+
 /// How many flows the peer may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
@@ -40,6 +47,8 @@ pub struct ResetFlow {
     pub code: u64,
     /// The receiver acts on it behind all that is below this position, and waits for that.
     pub final_position: u64,
+    /// How far data of the flow was sent, where the connection's credit counts that. [P-58]
+    pub sent: Option<u64>,
 }
 
 /// The receiver wants no more of a flow.
@@ -59,6 +68,17 @@ impl Credit {
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
         out.put_u8(kind::CREDIT);
         out.put_varint(u64::from(self.flow));
+        out.put_varint(self.limit);
+    }
+}
+
+impl ConnectionCredit {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(ConnectionCredit { limit: r.varint("connection credit")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::CONNECTION_CREDIT);
         out.put_varint(self.limit);
     }
 }
@@ -95,16 +115,23 @@ impl Skip {
 }
 
 impl ResetFlow {
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(crate) fn read(frame_kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (flow, code) = (r.varint_u32("flow")?, r.varint("reset code")?);
-        Ok(ResetFlow { flow, code, final_position: r.varint("final position")? })
+        let final_position = r.varint("final position")?;
+        let sent = (frame_kind == kind::RESET_FLOW_SENT).then(|| r.varint("sent position")).transpose()?;
+        Ok(ResetFlow { flow, code, final_position, sent })
+    }
+
+    pub(crate) const fn kind(&self) -> u8 {
+        if self.sent.is_some() { kind::RESET_FLOW_SENT } else { kind::RESET_FLOW }
     }
 
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
-        out.put_u8(kind::RESET_FLOW);
+        out.put_u8(self.kind());
         out.put_varint(u64::from(self.flow));
         out.put_varint(self.code);
         out.put_varint(self.final_position);
+        self.sent.iter().for_each(|sent| out.put_varint(*sent));
     }
 }
 
@@ -120,4 +147,4 @@ impl StopFlow {
     }
 }
 
-emitters!(Credit, FlowLimit, Skip, ResetFlow, StopFlow);
+emitters!(Credit, ConnectionCredit, FlowLimit, Skip, ResetFlow, StopFlow);

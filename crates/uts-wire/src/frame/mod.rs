@@ -19,7 +19,7 @@ pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use expedited::{Expedited, ExpeditedAck, MAX_EXPEDITED_BYTES};
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
-pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use flow::{ConnectionCredit, Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use ids::{NewId, RetireId};
 pub use messages::{Messages, emit_messages_header, messages_header_len};
 pub use order::Order;
@@ -61,6 +61,9 @@ pub mod kind {
     pub const RETIRE_ID: u8 = 0x1a;
     pub const EXPEDITED: u8 = 0x1b;
     pub const EXPEDITED_ACK: u8 = 0x1c;
+    pub const CONNECTION_CREDIT: u8 = 0x1d;
+    /// A reset that says how far data was sent.
+    pub const RESET_FLOW_SENT: u8 = 0x1e;
     /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
     /// presented messages.
     pub const DATA: u8 = 0x40;
@@ -87,6 +90,8 @@ pub enum Frame<'a> {
     Repaired(AckRanges<'a>),
     /// How far the peer may send in a flow.
     Credit(Credit),
+    /// How far the peer may send in all flows together.
+    ConnectionCredit(ConnectionCredit),
     /// How many flows the peer may open.
     FlowLimit(FlowLimit),
     /// Positions that the receiver need not wait for.
@@ -151,9 +156,10 @@ impl<'a> Frame<'a> {
             kind::ACK_ECN => Frame::Ack(Ack::read(true, r)?),
             kind::REPAIRED => Frame::Repaired(AckRanges::read(r)?),
             kind::CREDIT => Frame::Credit(Credit::read(r)?),
+            kind::CONNECTION_CREDIT => Frame::ConnectionCredit(ConnectionCredit::read(r)?),
             kind::FLOW_LIMIT => Frame::FlowLimit(FlowLimit::read(r)?),
             kind::SKIP => Frame::Skip(Skip::read(r)?),
-            kind::RESET_FLOW => Frame::ResetFlow(ResetFlow::read(r)?),
+            kind::RESET_FLOW | kind::RESET_FLOW_SENT => Frame::ResetFlow(ResetFlow::read(frame_kind, r)?),
             kind::STOP_FLOW => Frame::StopFlow(StopFlow::read(r)?),
             kind::REQUEST_PF => Frame::RequestPf(RequestPf::read(r)?),
             kind::ACK_PF => Frame::AckPf(AckPf::read(r)?),
@@ -187,9 +193,10 @@ impl<'a> Frame<'a> {
             Frame::Ack(_) => kind::ACK,
             Frame::Repaired(_) => kind::REPAIRED,
             Frame::Credit(_) => kind::CREDIT,
+            Frame::ConnectionCredit(_) => kind::CONNECTION_CREDIT,
             Frame::FlowLimit(_) => kind::FLOW_LIMIT,
             Frame::Skip(_) => kind::SKIP,
-            Frame::ResetFlow(_) => kind::RESET_FLOW,
+            Frame::ResetFlow(reset) => reset.kind(),
             Frame::StopFlow(_) => kind::STOP_FLOW,
             Frame::RequestPf(_) => kind::REQUEST_PF,
             Frame::AckPf(_) => kind::ACK_PF,
@@ -224,6 +231,7 @@ impl<'a> Frame<'a> {
                 ranges.write(out);
             }
             Frame::Credit(frame) => frame.write(out),
+            Frame::ConnectionCredit(frame) => frame.write(out),
             Frame::FlowLimit(frame) => frame.write(out),
             Frame::Skip(frame) => frame.write(out),
             Frame::ResetFlow(frame) => frame.write(out),

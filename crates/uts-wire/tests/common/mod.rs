@@ -172,9 +172,12 @@ fn flow_frame() -> impl Strategy<Value = Frame<'static>> {
         (small(), position(), position()).prop_map(|(flow, start, len)| {
             Frame::Skip(Skip { flow, start, len: len.min(MAX_POSITION - start) })
         }),
-        (small(), position(), position()).prop_map(|(flow, code, final_position)| {
-            Frame::ResetFlow(ResetFlow { flow, code, final_position })
-        }),
+        (small(), position(), position(), prop::option::of(position())).prop_map(
+            |(flow, code, final_position, sent)| {
+                Frame::ResetFlow(ResetFlow { flow, code, final_position, sent })
+            }
+        ),
+        position().prop_map(|limit| Frame::ConnectionCredit(ConnectionCredit { limit })),
         (small(), position()).prop_map(|(flow, code)| Frame::StopFlow(StopFlow { flow, code })),
     ]
 }
@@ -320,7 +323,8 @@ pub fn refusal() -> impl Strategy<Value = VersionRefusal<'static>> {
 }
 
 pub fn limits() -> impl Strategy<Value = Limits> {
-    (small(), position(), small(), 1200u16.., any::<u16>(), small(), any::<u8>()).prop_map(
+    let credit = prop::option::of(position());
+    (small(), position(), small(), 1200u16.., any::<u16>(), small(), credit, any::<u8>()).prop_map(
         |(
             max_flows,
             initial_credit_bytes,
@@ -328,6 +332,7 @@ pub fn limits() -> impl Strategy<Value = Limits> {
             max_udp_payload_bytes,
             max_ack_delay_ms,
             fec_memory_bytes,
+            connection_credit_bytes,
             spare_ids,
         )| {
             Limits {
@@ -337,6 +342,7 @@ pub fn limits() -> impl Strategy<Value = Limits> {
                 max_udp_payload_bytes,
                 max_ack_delay_ms,
                 fec_memory_bytes,
+                connection_credit_bytes,
                 spare_ids,
             }
         },

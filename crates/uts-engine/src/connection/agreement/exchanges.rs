@@ -247,6 +247,9 @@ impl Connection {
             return;
         }
         self.ways.flows.tell_readers(group, &mut self.ways.events);
+        if !grants(profile) {
+            self.ways.flows.incoming.release();
+        }
         let asked_here =
             self.parts.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
         if !asked_here {
@@ -257,7 +260,7 @@ impl Connection {
         }
         // To grant credit that nobody needs harms nothing; not to grant it before the sender is
         // known to need none does.
-        if profile.mechanism(Function::Flow).is_some_and(|flow| flow.facts.grants) {
+        if grants(profile) {
             self.ways.adopt_flow_control(now, epoch);
         }
     }
@@ -294,6 +297,10 @@ impl Connection {
             self.ways.events.push_back(Event::Exchange(event.into()));
         }
         self.on_group_changed(group, profile);
+        if !grants(profile) {
+            self.ways.flows.outgoing.release();
+            self.ways.go_on_sending();
+        }
         if group == 0 {
             self.ways.flows.window_out =
                 self.ways.outbound.as_ref().map_or(u32::MAX, |outbound| outbound.window_of_flows(0));
@@ -397,6 +404,11 @@ impl Ways {
             self.after_send_change(id.0);
         }
     }
+}
+
+/// Whether the receiver of data under a profile grants what may be sent.
+pub(in crate::connection) fn grants(profile: &Profile) -> bool {
+    profile.mechanism(Function::Flow).is_some_and(|flow| flow.facts.grants)
 }
 
 /// Why this end asks for an exchange, for people.

@@ -4,7 +4,7 @@
 use super::handshake::Place;
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
-use crate::connection::agreement::exchanges::{from_wire, to_wire};
+use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
 use crate::connection::life::Phase;
 use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
@@ -205,6 +205,13 @@ impl Connection {
         self.ways.flows.window_out = outbound.window_of_flows(0);
         self.ways.flows.opened_max = hello.limits.max_flows;
         self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        if let Some(limit) = hello.limits.connection_credit_bytes {
+            // flow.md R-36
+            self.ways.flows.incoming.begin(grants(&theirs));
+            if grants(&mine) {
+                self.ways.flows.outgoing.begin(limit);
+            }
+        }
         self.ways.flows.peer_reads_messages = hello.reads_messages;
         self.ways.flows.peer_takes_expedited = hello.takes_expedited;
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
@@ -386,6 +393,7 @@ fn bounded(service: &str) -> &str {
 /// What this end says of itself in the handshake.
 pub(crate) fn hello(
     config: &ConnectionConfig,
+    first_credit: u64,
     initial_scid: ConnectionId,
     ids: (Option<ConnectionId>, Option<ConnectionId>),
     reset_token: Option<[u8; 16]>,
@@ -396,6 +404,7 @@ pub(crate) fn hello(
         initial_credit_bytes: config.first_credit(),
         idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
         max_udp_payload_bytes: config.most_packet_bytes().max(uts_wire::MIN_UDP_PAYLOAD_BYTES),
+        connection_credit_bytes: Some(first_credit),
         spare_ids: SPARE_IDS,
         ..uts_wire::Limits::default()
     };

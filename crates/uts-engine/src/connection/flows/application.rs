@@ -10,11 +10,9 @@ use crate::connection::{Connection, Life, Outbound, Ways};
 use crate::event::{Direction, Event, FlowId};
 use crate::requirements::Requirements;
 use bytes::Bytes;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
-use uts_functions::presentation::Presentation;
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
@@ -160,6 +158,7 @@ impl Connection {
         let room = capacity.saturating_sub(send.buffer.load_bytes());
         if room == 0 {
             send.writer_waits = true;
+            self.ways.flows.outgoing.has_waiting |= self.ways.flows.outgoing.room() == 0;
             return Err(WriteError::Blocked);
         }
         Ok(room)
@@ -185,6 +184,9 @@ impl Connection {
         }
         flow.send.writer_waits = take < data.len();
         self.after_write(now, id.0, take);
+        if take < data.len() && self.ways.flows.outgoing.room() == 0 {
+            self.ways.flows.outgoing.has_waiting = true;
+        }
         Ok(take)
     }
 
@@ -368,9 +370,17 @@ impl Connection {
             return;
         }
         let complete = receive.data.is_complete() || receive.due_reset().is_some();
+        if let Some(end) = receive.data.end_position() {
+            receive.end_at(end);
+        }
+        receive.is_final_known |= receive.due_reset().is_some();
         receive.is_done = true;
         receive.asking = None;
         receive.data = Default::default();
+        self.ways.flows.note_received(id.0);
+        self.ways.grant_again();
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
+        let receive = &mut flow.receive;
         if !complete {
             receive.stop = Some(code);
             self.ways.flows.signals.insert(Signal::Stop(id.0));
@@ -445,7 +455,7 @@ impl Connection {
         let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
-        let mut has_widened = false;
+        let (mut has_widened, mut waits_for_message) = (false, false);
         let outcome = loop {
             // Of small messages there are many, and nothing else.
             if !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row)) {
@@ -475,10 +485,9 @@ impl Connection {
                 Some(Delivery::Message(_, data)) => Read::Message(data),
                 Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
                 Some(Delivery::Presented(_, data)) => {
-                    match presentation.as_ref().map(|p| p.unpresent(&data, max)) {
-                        Some(Ok(Cow::Owned(plain))) => Read::Message(Bytes::from(plain)),
-                        Some(Ok(Cow::Borrowed(plain))) => Read::Message(data.slice_ref(plain)),
-                        Some(Err(error)) => break Err(ReadError::Presentation(error.to_string())),
+                    match presentation.as_ref().map(|presentation| presentation.read(&data, max)) {
+                        Some(Ok(message)) => Read::Message(message),
+                        Some(Err(why)) => break Err(ReadError::Presentation(why)),
                         None => {
                             break Err(ReadError::Presentation("no profile had a presentation".to_owned()));
                         }
@@ -492,17 +501,18 @@ impl Connection {
                     }
                     flows.drop_if_done(id.0);
                     sink.put(Read::End);
-                    return Ok(());
+                    break Ok(());
                 }
                 None => {
                     liveness.on_awaited(receive.reader_told);
                     (receive.reader_told, receive.reader_waits) = (false, true);
                     let reset = receive.due_reset();
                     has_widened = reset.is_none() && receive.widen_for_message();
+                    waits_for_message = receive.data.contiguous() > receive.data.consumed();
                     if let Some(code) = reset {
                         receive.is_done = true;
                         flows.drop_if_done(id.0);
-                        return Err(ReadError::Reset(code));
+                        break Err(ReadError::Reset(code));
                     }
                     break Err(close_reason
                         .as_deref()
@@ -518,6 +528,10 @@ impl Connection {
             self.ways.flows.signals.insert(Signal::Credit(id.0));
         }
         self.ways.consumed(now, id.0);
+        // flow.md R-38
+        if waits_for_message && self.ways.flows.incoming.widen() {
+            self.ways.flows.signals.insert(Signal::ConnectionCredit);
+        }
         outcome
     }
 }
@@ -525,8 +539,14 @@ impl Connection {
 impl Ways {
     /// How many bytes a flow may hold that the peer has not acknowledged. What fills the path is
     /// shared by all flows that send: a thousand hold little more than one. What waits for the
-    /// peer's credit would fill no path.
+    /// peer's credit would fill no path. All flows together hold what the connection has memory for
+    /// (flow.md R-37).
     pub(in crate::connection) fn send_capacity(&self, id: u32) -> usize {
+        let held = self.flows.get(id).map_or(0, |flow| flow.send.buffer.load_bytes());
+        self.own_capacity(id).min(held.saturating_add(self.flows.outgoing.room()))
+    }
+
+    fn own_capacity(&self, id: u32) -> usize {
         let waits = |send: &SendHalf| !send.turn.is_on() && send.buffer.sent() < send.buffer.written();
         if self.flows.get(id).is_some_and(|flow| waits(&flow.send)) {
             return self.config.send_buffer_bytes;
@@ -545,6 +565,9 @@ impl Ways {
         // flow.md R-30: the peer has what is below, or knows that it will not come.
         let known_to = flow.send.buffer.known_to();
         let final_position = flow.send.reset.as_ref().map_or(known_to, |r| r.final_position.min(known_to));
+        // What was sent so far counts for ever (flow.md R-35).
+        self.flows.note_sent(id.0);
+        let Some(flow) = self.flows.get_mut(id.0) else { return };
         flow.send.reset = Some(Box::new(SentReset { code, final_position, is_known: false, rest: None }));
         flow.send.buffer.clear();
         flow.send.rare = None;

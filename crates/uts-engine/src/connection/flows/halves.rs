@@ -1,6 +1,7 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
 use crate::connection::flows::expedited;
+use crate::connection::flows::incoming::Counted;
 use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
@@ -45,6 +46,9 @@ pub(crate) struct SendHalf {
     pub retransmission: Option<(Choice, retransmission::Slot)>,
     /// What only few mechanisms need.
     pub rare: Option<Box<Rare>>,
+    /// How far it has got, as the connection's credit counts it, and the memory that it holds.
+    pub counted: u64,
+    pub held: usize,
     /// Its place in the order of sending.
     pub(super) turn: Turn,
 }
@@ -265,6 +269,12 @@ pub(crate) struct Asking {
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
     pub data: Reassembly,
+    /// What of it is counted.
+    pub counted: Counted,
+    /// How far its sender had got when it reset it, as it says.
+    pub final_sent: Option<u64>,
+    /// Nothing of it will be sent beyond that, or beyond its end.
+    pub is_final_known: bool,
     pub grant: Grant,
     /// Where credit is given at a rate, how much of the grant the peer has been told of; `u64::MAX`
     /// = all.

@@ -4,15 +4,20 @@ pub(in crate::connection) mod application;
 pub(in crate::connection) mod batch;
 mod expedited;
 pub(in crate::connection) mod halves;
+pub(in crate::connection) mod incoming;
 pub(in crate::connection) mod interface;
+pub(in crate::connection) mod outgoing;
 
 mod order;
 
+use self::incoming::{Counted, Incoming};
 use self::order::{Order, Turn};
+use self::outgoing::Outgoing;
 use crate::config::ConnectionConfig;
 use crate::connection::CloseReason;
 use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};
 use crate::connection::parts::Signal;
+use crate::endpoint::budget::Stores;
 use crate::event::{Event, FlowId};
 use crate::requirements::Scheduler;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +84,9 @@ pub(crate) struct Flows {
     pub is_rated: bool,
     /// New limits of flows wait for a packet that leaves anyway.
     has_riding: bool,
+    /// The flows of the peer together, and those of this end.
+    pub incoming: Incoming,
+    pub outgoing: Outgoing,
     /// How flows share the connection.
     pub scheduler: Scheduler,
     config: Arc<ConnectionConfig>,
@@ -101,8 +109,11 @@ pub(in crate::connection) fn violation(violation: FlowViolation) -> CloseReason 
 }
 
 impl Flows {
-    pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
+    pub fn new(side: Side, config: Arc<ConnectionConfig>, stores: Stores) -> Self {
+        let Stores { spares, received, sent, first_credit } = stores;
         Flows {
+            incoming: Incoming::new(received, first_credit),
+            outgoing: Outgoing::new(sent),
             table: BTreeMap::new(),
             gone: [RangeSet::new(), RangeSet::new()],
             next_id: u32::from(side == Side::Server),
@@ -163,8 +174,10 @@ impl Flows {
         let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
         let flow_control = self.flow_template.clone().unwrap_or_else(flow::unlimited);
         let its_window = flow_control.window_bytes();
-        let flow = Flow {
+        let mut flow = Flow {
             send: SendHalf {
+                counted: 0,
+                held: 0,
                 buffer: SendBuffer::default(),
                 limit: self.first_credit_out(self.window_out),
                 group: 0,
@@ -180,11 +193,15 @@ impl Flows {
                 turn: Turn::default(),
             },
             receive: ReceiveHalf {
+                counted: Counted::default(),
+                final_sent: None,
+                is_final_known: false,
                 data: Reassembly::sharing(self.spares.clone()),
                 grant: Grant {
                     // flow.md R-24
                     limit: first.min(its_window),
                     consumed: 0,
+                    given_up: 0,
                     window_bytes: window.min(its_window),
                     window_bytes_max: self.config.credit_bytes_max.max(window),
                     grown_at: Time::ZERO,
@@ -206,7 +223,66 @@ impl Flows {
             },
             alarm: None,
         };
+        self.incoming.note(&mut flow.receive);
         self.table.insert(id, Box::new(flow));
+    }
+
+    /// What is received of a flow, and what counts it.
+    pub fn receiving(&mut self, id: u32) -> Option<(&mut ReceiveHalf, &mut Incoming)> {
+        Some((&mut self.table.get_mut(&id)?.receive, &mut self.incoming))
+    }
+
+    /// Notes how what is received of a flow stands.
+    pub fn note_received(&mut self, id: u32) {
+        if let Some((receive, incoming)) = self.receiving(id) {
+            incoming.note(receive);
+        }
+    }
+
+    /// Notes how what is sent of a flow stands.
+    pub fn note_sent(&mut self, id: u32) {
+        if let Some(flow) = self.table.get_mut(&id)
+            && self.outgoing.note(&mut flow.send)
+        {
+            self.leave_but_repeats();
+        }
+    }
+
+    /// Whether the memory that is counted is that of all flows.
+    pub fn counts_are_right(&self) -> bool {
+        let charges = self.table.values().map(|flow| flow.receive.counted.charge).sum::<usize>();
+        let held = self.table.values().map(|flow| flow.send.held).sum::<usize>();
+        let is_so = |flow: &Flow| {
+            flow.receive.counted.charge == incoming::FLOW_BYTES + flow.receive.data.memory_bytes()
+        };
+        charges == self.incoming.charge()
+            && held == self.outgoing.held()
+            && self.table.values().all(|flow| is_so(flow))
+    }
+
+    /// Gives back what flows hold and do not need (flow.md R-37).
+    fn compact(&mut self) {
+        for flow in self.table.values_mut() {
+            flow.receive.data.compact();
+            self.incoming.note(&mut flow.receive);
+        }
+    }
+
+    /// Where memory is short, buffers that only wait to be used again leave it to credit.
+    pub fn make_room(&mut self) {
+        if self.incoming.is_tight() {
+            self.compact();
+        }
+    }
+
+    /// Whether there is memory for so many bytes of data, and so many to keep track of them. Such as
+    /// follow on all that has arrived of a flow find room the longest. (flow.md R-37)
+    pub fn finds_room(&mut self, data_bytes: u64, around: usize, is_edge: bool) -> bool {
+        if self.incoming.has_room(data_bytes, around, is_edge) {
+            return true;
+        }
+        self.compact();
+        self.incoming.has_room(data_bytes, around, is_edge)
     }
 
     pub fn get(&self, id: u32) -> Option<&Flow> {
@@ -247,6 +323,13 @@ impl Flows {
         Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
     }
 
+    /// Whether a frame that names this flow opens it.
+    pub fn would_open(&self, id: u32) -> bool {
+        !self.side().opens(id)
+            && !self.table.contains_key(&id)
+            && !self.gone[(id & 1) as usize].contains(u64::from(id / 2))
+    }
+
     /// The peer says how many flows this end may open.
     pub fn on_limit(&mut self, max_flows: u32) {
         self.opened_max = self.opened_max.max(max_flows);
@@ -257,8 +340,9 @@ impl Flows {
     pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
+        let has_used_up = self.outgoing.note(send);
         let may = !send.is_held && !send.is_given_up();
-        let limit = limit_of(send);
+        let limit = limit_of(send).min(send.within(self.outgoing.spare()));
         let wants = may && send.buffer.wants_to_send(limit);
         if wants {
             self.order
@@ -269,6 +353,33 @@ impl Flows {
         if flow.send.rare.is_some() {
             self.update_alarm(id);
         }
+        self.outgoing.settle();
+        if has_used_up {
+            self.leave_but_repeats();
+        }
+    }
+
+    /// The connection's credit is used up: only what repeats something is left in the order.
+    #[cold]
+    fn leave_but_repeats(&mut self) {
+        let ids: Vec<u32> = self.order.iter().collect();
+        for id in ids {
+            let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { continue };
+            if !send.buffer.wants_to_send(send.counted) {
+                self.order.leave((id, send.priority), &mut send.turn);
+            }
+        }
+    }
+
+    /// Flows that have something new to send.
+    pub fn unsent(&self) -> Vec<u32> {
+        let is_unsent = |flow: &Flow| flow.send.buffer.sent() < flow.send.buffer.written();
+        self.iter().filter(|(_, flow)| is_unsent(flow)).map(|(id, _)| id).collect()
+    }
+
+    /// Flows whose writers wait.
+    pub fn waiting_writers(&self) -> Vec<u32> {
+        self.iter().filter(|(_, flow)| flow.send.writer_waits).map(|(id, _)| id).collect()
     }
 
     /// Keeps a flow's place among those of which something is due.
@@ -418,9 +529,14 @@ impl Flows {
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let is_unread = flow.receive.has_expedited();
-        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) || is_unread {
+        // flow.md R-35: how far its sender has got counts for ever.
+        let is_counted = !self.incoming.is_said || flow.receive.is_final();
+        let is_over = flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none();
+        if !is_over || is_unread || !is_counted {
             return;
         }
+        self.incoming.end(&mut flow.receive);
+        self.outgoing.end(&mut flow.send);
         self.order.leave((id, flow.send.priority), &mut flow.send.turn);
         if let Some(at) = flow.alarm {
             self.relist_alarm(id, Some(at), None);
@@ -459,7 +575,9 @@ impl Flows {
         for flow in self.table.values_mut() {
             flow.send.buffer.shrink();
             flow.receive.data.shrink();
+            self.incoming.note(&mut flow.receive);
         }
+        self.incoming.shrink();
     }
 
     /// Whether something has arrived that the application has not taken.
@@ -479,6 +597,7 @@ impl Flows {
         flows
             + self.alarms.as_ref().map_or(0, |alarms| size_of_val(&**alarms) + alarms.len() * 32)
             + self.order.heap_bytes()
+            + self.incoming.heap_bytes()
             + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
 }
@@ -496,7 +615,7 @@ mod tests {
 
     #[test]
     fn flows_take_turns_and_the_important_go_first() {
-        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
+        let mut flows = Flows::new(Side::Client, config(10), Stores::default());
         flows.opened_max = 10;
         flows.credit_initial_out = 1000;
         let ids: Vec<u32> =
@@ -526,7 +645,7 @@ mod tests {
     #[test]
     fn the_limit_is_said_seldom_while_others_stay_open_and_always_in_time() {
         for stay in [0, 1, 60, 98, 99] {
-            let mut flows = Flows::new(Side::Client, config(100), Spares::default());
+            let mut flows = Flows::new(Side::Client, config(100), Stores::default());
             let mut said = 0;
             for index in 0..5000 {
                 let id = 2 * index + 1;
@@ -548,7 +667,7 @@ mod tests {
     #[test]
     fn no_flow_has_the_number_of_another() {
         for side in [Side::Client, Side::Server] {
-            let mut flows = Flows::new(side, config(10), Spares::default());
+            let mut flows = Flows::new(side, config(10), Stores::default());
             flows.opened_max = u32::MAX;
             flows.next_id += u32::MAX - 5;
             let mut ids = Vec::from_iter(core::iter::from_fn(|| flows.open(100)).map(|id| id.0));
@@ -560,7 +679,7 @@ mod tests {
 
     #[test]
     fn the_flow_whose_message_expires_first_is_known() {
-        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
+        let mut flows = Flows::new(Side::Client, config(10), Stores::default());
         flows.opened_max = 10;
         let ids = [5, 3, 3].map(|ms| {
             let id = flows.open(100).expect("granted").0;
@@ -590,7 +709,7 @@ mod tests {
 
     #[test]
     fn the_peer_opens_only_its_own_flows_and_only_as_many_as_granted() {
-        let mut flows = Flows::new(Side::Client, config(2), Spares::default());
+        let mut flows = Flows::new(Side::Client, config(2), Stores::default());
         assert_eq!(flows.of_frame(0).err(), Some(FlowViolation::NeverOpened(0)));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| new));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| !new));

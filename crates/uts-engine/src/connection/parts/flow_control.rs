@@ -8,6 +8,7 @@ use super::{Interest, Part, Token};
 use core::time::Duration;
 use uts_functions::Time;
 use uts_wire::frame::{self, Frame};
+use uts_wire::varint::VARINT_MAX;
 
 /// Something about a flow that the peer is to be told.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub(crate) enum Signal {
     Expedited(u32, u64),
     /// The application has taken the last of its expedited messages that came.
     ExpeditedAck(u32),
+    /// How far the peer may send in all flows together.
+    ConnectionCredit,
     /// How far the peer may send in it.
     Credit(u32),
     /// This end has reset it, at this final position.
@@ -157,14 +160,19 @@ fn frame_of<'a>(signal: &Signal, ways: &'a Ways) -> Option<Frame<'a>> {
             let number = ways.flows.get(flow)?.receive.expedited_taken()?;
             Frame::ExpeditedAck(frame::ExpeditedAck { flow, number })
         }
+        Signal::ConnectionCredit => {
+            let limit = ways.flows.incoming.limit().min(VARINT_MAX);
+            Frame::ConnectionCredit(frame::ConnectionCredit { limit })
+        }
         Signal::Credit(flow) => {
             Frame::Credit(frame::Credit { flow, limit: ways.flows.get(flow)?.receive.told_limit() })
         }
         Signal::Reset(flow, final_position) => {
-            let reset = ways.flows.get(flow)?.send.reset.as_deref();
+            let send = &ways.flows.get(flow)?.send;
             // What is said of another final position is old.
-            let code = reset.filter(|reset| reset.final_position == final_position)?.code;
-            Frame::ResetFlow(frame::ResetFlow { flow, code, final_position })
+            let reset = send.reset.as_deref().filter(|reset| reset.final_position == final_position)?;
+            let sent = ways.flows.incoming.is_said.then_some(send.counted);
+            Frame::ResetFlow(frame::ResetFlow { flow, code: reset.code, final_position, sent })
         }
         Signal::Stop(flow) => {
             Frame::StopFlow(frame::StopFlow { flow, code: ways.flows.get(flow)?.receive.stop? })

@@ -26,7 +26,10 @@ impl Connection {
         };
         let contents = Contents::Frames(&frames);
         let receive = self.ways.flows.get(data.flow).map(|flow| &flow.receive.data);
-        if receive.is_some_and(|data| data.is_full_of_damage()) || self.ways.overruns(index, &contents) {
+        if receive.is_some_and(|data| data.is_full_of_damage())
+            || self.ways.overruns(index, &contents)
+            || self.ways.lacks_memory(index, &contents)
+        {
             self.ways.stats.dropped_overrun += 1;
             return;
         }

@@ -61,6 +61,7 @@ impl Ways {
                 if let Some(flow) = self.flows.get_mut(held.flow) {
                     flow.receive.data.revoke();
                 }
+                self.flows.note_received(held.flow);
             }
         }
         false

@@ -1,5 +1,6 @@
 //! What the peer sends: open epochs, and which packets arrived.
 
+use crate::connection::receive::presentations::Presentations;
 use crate::connection::secrets::SecretChain;
 use crate::exchange::GROUPS_MAX;
 use crate::synthesis::ReceiveStack;
@@ -9,7 +10,7 @@ use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection, Verdict};
 use uts_functions::protection::Protection;
 use uts_functions::rate::{self, RateControl as _, Watch};
-use uts_functions::{Choice, Function, Profile, presentation};
+use uts_functions::{Choice, Function, Profile};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -20,7 +21,7 @@ pub(crate) struct Inbound {
     pub arrivals: Arrivals,
     /// What undoes the presentation of a group's messages. They keep their form when the profile
     /// changes, so it outlives its epoch.
-    pub presentations: Vec<(u8, presentation::Slot)>,
+    presentations: Vec<Presentations>,
     /// The epoch whose flow control governs each group: the newest that the sender is known to use,
     /// or whose sender needs credit.
     pub flow_epochs: [u32; GROUPS_MAX],
@@ -74,15 +75,16 @@ impl Inbound {
 
     /// Notes how the stack's messages are read, unless they are sent as they are.
     fn keep_presentation(&mut self, stack: &ReceiveStack) {
-        if !stack.presentation.info().facts.inert {
-            self.presentations.retain(|(group, _)| *group != stack.group);
-            self.presentations.push((stack.group, stack.presentation.clone()));
+        let Some(next) = Presentations::new(stack) else { return };
+        match self.presentations.iter_mut().find(|known| known.group == next.group) {
+            Some(known) => known.follow(next),
+            None => self.presentations.push(next),
         }
     }
 
     /// What undoes the presentation of a group's messages.
-    pub fn presentation(&self, group: u8) -> Option<&presentation::Slot> {
-        self.presentations.iter().find(|(of, _)| *of == group).map(|(_, slot)| slot)
+    pub fn presentation(&self, group: u8) -> Option<&Presentations> {
+        self.presentations.iter().find(|presentations| presentations.group == group)
     }
 
     /// The sender has put this epoch to use: what measures its rate is what this epoch's profile

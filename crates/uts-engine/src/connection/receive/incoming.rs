@@ -153,6 +153,7 @@ impl Connection {
         let mut frames = Frames::new(&packet.payload);
         if !frames.read()
             || self.ways.overruns(index, &Contents::Frames(&frames))
+            || self.ways.lacks_memory(index, &Contents::Frames(&frames))
             || self.ways.refuses(now, index, &Contents::Frames(&frames))
         {
             return;
@@ -276,10 +277,11 @@ impl Ways {
     /// The next bytes of a file, of a flow that is known: the common case.
     pub(in crate::connection) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
-        let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
+        let Some((receive, incoming)) = self.flows.receiving(data.flow) else { return false };
         if !receive.append(stack, data) {
             return false;
         }
+        incoming.note(receive);
         self.stats.data_bytes_received += data.bytes.len() as u64;
         receive.tell_reader(data.flow, &mut self.events);
         true
@@ -341,12 +343,15 @@ impl Ways {
         data: &frame::Data<'_>,
     ) -> Result<(), CloseReason> {
         if self.on_next_bytes(index, data) {
-            return Ok(());
+            return self.keeps_to_credit();
         }
-        let Some(placed) = self.place(index, data.flow)? else { return Ok(()) };
+        let Some(placed) = self.place(index, data.flow)? else {
+            self.note_end(data);
+            return Ok(());
+        };
         // The first of a flow found it not yet in its place.
         if self.on_next_bytes(index, data) {
-            return Ok(());
+            return self.keeps_to_credit();
         }
         self.insert_data(now, (index, placed), data, None)
     }
@@ -377,6 +382,7 @@ impl Ways {
                 if !receive.data.push_unplaced(bytes, data.flags.presented) {
                     self.stats.dropped_overrun += 1;
                 }
+                self.flows.note_received(data.flow);
                 self.tell_reader(data.flow);
                 return Ok(());
             }
@@ -412,6 +418,8 @@ impl Ways {
                     receive.data.limit_gaps(GAPS_MAX);
                 }
                 self.tell_reader(data.flow);
+                self.flows.note_received(data.flow);
+                self.keeps_to_credit()?;
                 self.consumed(now, data.flow);
                 self.look_for_missing(now, data.flow);
                 Ok(())
@@ -430,6 +438,7 @@ impl Ways {
         let receive = self.flows.get_mut(order.flow).map(|flow| &mut flow.receive).filter(|_| counts);
         if let Some(receive) = receive.filter(|receive| order.start < receive.limit()) {
             receive.data.note_order(order.start, order.after.clone());
+            self.flows.note_received(order.flow);
         }
         Ok(())
     }
@@ -510,13 +519,23 @@ impl Ways {
         Ok(())
     }
 
-    pub(in crate::connection) fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
-        let found = self.flows.of_frame(reset.flow).map_err(violation)?;
+    pub(in crate::connection) fn on_reset(
+        &mut self,
+        now: Time,
+        reset: frame::ResetFlow,
+    ) -> Result<(), CloseReason> {
+        let (id, is_counted) = (reset.flow, self.flows.incoming.is_said);
+        // P-58
+        if reset.sent.is_some() != is_counted {
+            let what = format!("flow {id}: a reset that does not count as the connection's credit does");
+            return Err(CloseReason::Protocol(what));
+        }
+        let found = self.flows.of_frame(id).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         let receive = &mut flow.receive;
         // flow.md R-30
         if let Some(end) = receive.data.end_position().filter(|end| *end < reset.final_position) {
-            let (id, at) = (reset.flow, reset.final_position);
+            let at = reset.final_position;
             let what = format!("flow {id}: a reset behind position {at} of a flow that ends at {end}");
             return Err(CloseReason::Protocol(what));
         }
@@ -524,10 +543,19 @@ impl Ways {
         if is_lower && !receive.data.is_ended() {
             receive.reset = Some((reset.code, reset.final_position));
         }
-        if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(reset.flow)));
+        // flow.md R-35
+        if let Some(sent) = reset.sent {
+            receive.final_sent = Some(receive.final_sent.unwrap_or(0).max(sent));
+            receive.is_final_known |= sent >= reset.final_position;
         }
-        self.tell_reader(reset.flow);
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(id)));
+        }
+        self.tell_reader(id);
+        self.flows.note_received(id);
+        self.keeps_to_credit()?;
+        self.consumed(now, id);
+        self.flows.drop_if_done(id);
         Ok(())
     }
 
@@ -546,11 +574,24 @@ impl Ways {
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.
     pub(in crate::connection) fn consumed(&mut self, now: Time, id: u32) {
-        use uts_functions::flow::FlowControl as _;
         let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        self.consumed_of_flow(now, id, rtt);
+        self.flows.make_room();
+        if self.flows.incoming.on_consumed(now, rtt) {
+            self.flows.signals.insert(Signal::ConnectionCredit);
+        }
+    }
+
+    fn consumed_of_flow(&mut self, now: Time, id: u32, rtt: Duration) {
+        use uts_functions::flow::FlowControl as _;
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.receive.data.let_go();
+        }
+        self.flows.note_received(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
         let receive = &mut flow.receive;
         receive.grant.consumed = receive.data.consumed();
+        receive.grant.given_up = receive.data.given_up();
         if receive.data.is_complete() || receive.is_done {
             return;
         }

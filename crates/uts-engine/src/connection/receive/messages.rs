@@ -158,7 +158,8 @@ impl Ways {
             return Ok(());
         };
         self.stats.data_bytes_received += messages.data_bytes;
-        let (limit, packet, rows) = (receive.limit(), receive.data.keep(payload), &messages.rows);
+        let (limit, packet, rows) =
+            (receive.limit(), receive.data.keep_rows(payload, &messages.rows), &messages.rows);
         match messages.start {
             // No positions: handed over as they come.
             None => {
@@ -172,10 +173,12 @@ impl Ways {
                 self.stats.data_bytes_repeated += messages.data_bytes.saturating_sub(new);
             }
         }
+        if counts && !repeats {
+            receive.data.limit_gaps(GAPS_MAX);
+        }
+        self.flows.note_received(messages.flow);
         if counts {
-            if !repeats {
-                receive.data.limit_gaps(GAPS_MAX);
-            }
+            self.keeps_to_credit()?;
             self.consumed(now, messages.flow);
             self.look_for_missing(now, messages.flow);
         }

@@ -7,5 +7,7 @@ pub(in crate::connection) mod held;
 pub(in crate::connection) mod inbound;
 pub(in crate::connection) mod incoming;
 pub(in crate::connection) mod messages;
+pub(in crate::connection) mod presentations;
 pub(in crate::connection) mod receive_rate;
+mod room;
 pub(in crate::connection) mod run;

@@ -90,11 +90,16 @@ fn append<'f>(
         }
         None => return None,
     };
-    let receive = &mut flows.get_mut(flow)?.receive;
+    let (receive, incoming) = flows.receiving(flow)?;
     let has_taken = receive.has_room(bytes)
+        && incoming.takes(bytes)
         && match &data {
             Some(data) => receive.append(stack, data),
             None => receive.append_messages(stack, messages, payload),
         };
-    has_taken.then_some((receive, flow, bytes))
+    if !has_taken {
+        return None;
+    }
+    incoming.note(receive);
+    Some((receive, flow, bytes))
 }

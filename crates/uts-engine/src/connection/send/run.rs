@@ -29,12 +29,14 @@ impl Connection {
         let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.ways.outbound else { return 0 };
         let together = self.ways.flows.peer_reads_messages;
+        let spare = self.ways.flows.outgoing.spare();
         let Some(send) = self.ways.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let packet_bytes = self.parts.size.current() as u64;
         let in_row = outbound.ledger.numbers_in_row();
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
         // Windows make no runs.
         let limit = send.behind_expedited(outbound.stacks[0].flow.send_limit(send.limit));
+        let limit = limit.min(send.within(spare));
         let run = Run { outbound, flow, limit, like, together, peer_cid: self.identity.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),

@@ -51,6 +51,14 @@ impl Connection {
         ]
     }
 
+    /// Bytes of memory that flows take: what was received and not read, what was written and not
+    /// acknowledged, and what it takes to keep track of both. It is bounded by
+    /// [`ConnectionConfig::memory_bytes_max`](crate::ConnectionConfig::memory_bytes_max) and
+    /// [`EndpointConfig::memory_bytes_max`](crate::EndpointConfig::memory_bytes_max).
+    pub fn held_bytes(&self) -> usize {
+        self.ways.flows.incoming.charge() + self.ways.flows.outgoing.held()
+    }
+
     /// Stacks, and the profiles that only this connection has: most have what others have, and
     /// share it.
     fn epoch_bytes(&self) -> usize {

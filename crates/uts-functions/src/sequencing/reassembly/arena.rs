@@ -28,6 +28,11 @@ impl Arena {
         *self = Arena::default();
     }
 
+    /// Bytes of the buffer in use, whoever holds something of it.
+    pub fn buffer_bytes(&self) -> usize {
+        self.room.buffer_bytes
+    }
+
     /// Bytes of memory that hold nothing.
     pub fn spare_bytes(&self) -> usize {
         self.room.bytes.capacity()

@@ -37,7 +37,7 @@ impl Reassembly {
     fn give_up(&mut self, range: Range<u64>) {
         let mut dead = vec![range];
         while let Some(range) = dead.pop() {
-            self.delivered.insert(range.clone());
+            self.given_up = self.given_up.saturating_add(self.delivered.insert(range.clone()));
             self.skipped.insert(range.clone());
             self.damaged.remove(range.clone());
             let before = self.pieces.range(..range.start).next_back();

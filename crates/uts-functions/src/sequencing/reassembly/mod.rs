@@ -103,6 +103,14 @@ pub const UNPLACED_MAX: usize = 4096;
 /// against the room that a flow has, in bytes: a quarter of what it takes to keep track of it.
 pub const PIECE_BYTES: usize = size_of::<Ready>() / 4;
 
+/// Places that a list keeps when it is empty.
+const LIST_MIN: usize = 16;
+
+/// Memory that it takes to keep track of data which does not follow on other, in bytes: a place in
+/// the tree of pieces, half of whose places are free in the worst case; the handle of its memory;
+/// and places among the ranges that have arrived and what may be read.
+pub const PIECE_MEMORY_BYTES: usize = 2 * (size_of::<Piece>() + 16) + 32 + 2 * size_of::<Ready>();
+
 #[derive(Clone, Debug)]
 struct Piece {
     data: Bytes,
@@ -150,6 +158,10 @@ pub struct Reassembly {
     unplaced_count: usize,
     arena: Arena,
     fin: Option<u64>,
+    /// The end of the highest data that has arrived, where nothing was given up before it.
+    seen: u64,
+    /// Positions that count as handed over because they were given up.
+    given_up: u64,
     end_delivered: bool,
     held_bytes: usize,
     /// Positions given up of which the application has not been told.
@@ -197,6 +209,19 @@ impl Reassembly {
         self.settled.run_end(0)
     }
 
+    /// How far the sender has got, as a position: it has sent all below, or given it up. What it has
+    /// given up beyond is not counted before data follows on it. (flow.md R-33)
+    #[inline]
+    pub fn reached(&self) -> u64 {
+        let reached = self.settled.run_end(self.seen);
+        self.fin.map_or(reached, |fin| reached.min(fin))
+    }
+
+    /// Positions that were given up, and so count as handed over.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
     /// Whether all of these positions have been handed over or given up.
     pub fn is_handed_over(&self, range: &Range<u64>) -> bool {
         self.delivered.contains_range(range)
@@ -233,6 +258,7 @@ impl Reassembly {
         self.run.push(start, bytes);
         self.settled.insert(start..end);
         self.held_bytes += bytes.len();
+        self.seen = end;
         true
     }
 
@@ -293,6 +319,7 @@ impl Reassembly {
             self.begins.insert(segment.start);
         }
         self.settled.insert(segment.start..end);
+        self.seen = self.seen.max(own_end);
         if segment.fin {
             self.fin = Some(own_end);
         }
@@ -359,6 +386,11 @@ impl Reassembly {
     /// Gaps among the settled positions: what they take is what a peer can make this end remember.
     pub fn gaps(&self) -> usize {
         self.settled.len().saturating_sub(1)
+    }
+
+    /// Whether data from `start` on follows on all that is settled.
+    pub fn is_next(&self, start: u64) -> bool {
+        self.settled.last().map_or(0, |last| last.end) == start
     }
 
     /// Whether data from `start` on would lie apart from everything that is settled, and so leave
@@ -542,7 +574,37 @@ impl Reassembly {
         }
     }
 
+    /// All memory that is held, in bytes.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.held_bytes + self.heap_bytes()
+    }
+
+    /// Gives back memory that only waits to be used again, and copies what is held of a large
+    /// buffer into a small one.
+    pub fn compact(&mut self) {
+        self.run.compact();
+        if self.arena.spare_bytes() > 0 {
+            self.arena.shrink();
+        }
+        self.let_go();
+    }
+
+    /// Gives back what lists have grown to, if next to nothing is in them.
+    pub fn let_go(&mut self) {
+        if self.ready.capacity() > LIST_MIN && self.ready.len() < self.ready.capacity() / 8 {
+            self.ready.shrink_to(LIST_MIN);
+        }
+        if self.unplaced.capacity() > LIST_MIN && self.unplaced.len() < self.unplaced.capacity() / 8 {
+            self.unplaced.shrink_to(LIST_MIN);
+        }
+        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped, &mut self.damaged] {
+            set.let_go();
+        }
+    }
+
     /// Bytes of heap memory beyond the data held.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
@@ -550,10 +612,22 @@ impl Reassembly {
             + self.damaged.heap_bytes()
             + self.orders.as_ref().map_or(0, |orders| orders.heap_bytes())
             + self.unplaced.capacity() * size_of::<MessageRow>()
-            + self.pieces.len() * (size_of::<Piece>() + 16)
+            + self.pieces.len() * (2 * (size_of::<Piece>() + 16) + 32)
+            + (self.begins.len() + self.ends.len()) * 2 * size_of::<u64>()
             + self.ready.capacity() * size_of::<Ready>()
             + self.run.spare_bytes()
-            + self.arena.spare_bytes()
+            + self.arena_bytes()
+    }
+
+    /// Memory of the arena that no message accounts for: what is free of it, and of the buffer that
+    /// any message keeps as much as may be free.
+    fn arena_bytes(&self) -> usize {
+        let spare = self.arena.spare_bytes();
+        if self.ready.is_empty() && self.unplaced.is_empty() {
+            spare
+        } else {
+            spare.max(self.arena.buffer_bytes())
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::room::Room;
 use super::spares::Spares;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+
+/// So much may be free of a buffer, in bytes, before it is worth copying what it holds.
+const COMPACT_BYTES: usize = 1024;
 
 /// Bytes that came one behind the other.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +93,14 @@ impl Run {
         if self.room.bytes.is_empty() {
             self.room = Room::default();
             self.spares.iter().for_each(Spares::clear);
+        }
+    }
+
+    /// Copies what is in a large buffer that is nearly empty into one of its size.
+    pub fn compact(&mut self) {
+        let len = self.room.bytes.len();
+        if self.spare_bytes() > len.max(COMPACT_BYTES) {
+            self.room = Room { bytes: BytesMut::from(&self.room.bytes[..]), buffer_bytes: len };
         }
     }
 

@@ -11,6 +11,13 @@ impl Reassembly {
         self.arena.keep(payload)
     }
 
+    /// The same, but for what follows the last of them in the payload: padding would be held with
+    /// them.
+    pub fn keep_rows(&mut self, payload: &[u8], rows: &[Places]) -> Bytes {
+        let end = rows.iter().map(Places::end).max().unwrap_or(0);
+        self.arena.keep(payload.get(..end).unwrap_or(payload))
+    }
+
     /// Takes in a whole message that a frame carried; otherwise as [`Reassembly::insert`].
     ///
     /// # Errors
@@ -31,6 +38,7 @@ impl Reassembly {
         }
         self.end_run();
         self.settled.insert(start..end);
+        self.seen = end;
         self.held_bytes += data.len();
         self.ready.push_back(Ready { start, whole: Some(MessageRow::one(data, presented)) });
         Ok(end - start)
@@ -56,6 +64,7 @@ impl Reassembly {
         if is_behind_all && self.fin.is_none() && end <= limit {
             self.end_run();
             self.settled.insert(start..end);
+            self.seen = end;
             let mut bytes = 0;
             self.ready.extend(rows.map(|row| {
                 bytes += row.data_bytes();
@@ -86,7 +95,7 @@ impl Reassembly {
         let positions: u64 = rows.iter().map(Places::positions).sum();
         let follows = self.settled.last().map_or(0, |last| last.end) == start;
         follows && self.fin.is_none() && start.saturating_add(positions) <= limit && {
-            let packet = self.keep(payload);
+            let packet = self.keep_rows(payload, rows);
             self.insert_messages(start, &packet, rows, limit).is_ok()
         }
     }
@@ -96,7 +105,7 @@ impl Reassembly {
     pub fn append_unplaced_messages(&mut self, payload: &[u8], rows: &[Places]) -> bool {
         let messages: usize = rows.iter().map(|row| row.count as usize).sum();
         self.unplaced_count + messages <= UNPLACED_MAX && {
-            let packet = self.keep(payload);
+            let packet = self.keep_rows(payload, rows);
             self.push_unplaced_messages(&packet, rows) == messages
         }
     }

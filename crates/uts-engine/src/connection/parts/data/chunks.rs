@@ -12,6 +12,7 @@ impl Cargo<'_, '_> {
     pub(super) fn write_chunk(&mut self) -> Written {
         let Cargo { flows, stack, gate, stats, packet, flow, end, polls, .. } = self;
         let (flow, end, polls) = (*flow, *end, *polls);
+        let spare = flows.outgoing.spare();
         let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
         // A poll may follow the frame, which then needs a length.
         let length_bytes = 2;
@@ -23,7 +24,7 @@ impl Cargo<'_, '_> {
         if room < header_bytes + length_bytes + 1 || (packet.shape.has_data && room < DATA_ROOM_MIN_BYTES) {
             return Written::NoRoom;
         }
-        let limit = gate.limit(send);
+        let limit = gate.limit(send).min(send.within(spare));
         // segmentation.md R-13, for what is not for `write_messages`.
         let room_of_full =
             room + (packet.out.len() - packet.mark.payload_offset()) + (packet.full_end - packet.end);

@@ -16,11 +16,12 @@ impl Cargo<'_, '_> {
         let Cargo { flows, stack, gate, flow, polls, coalesce, .. } = self;
         let gate = *gate;
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
+        let spare = flows.outgoing.spare();
         let send = &mut flows.get_mut(flow)?.send;
         if stack.layout.orders || stack.layout.tolerates {
             return None;
         }
-        let limit = gate.limit(send);
+        let limit = gate.limit(send).min(send.within(spare));
         // The first question, as it is asked of every frame of bytes too.
         if !send.buffer.may_have_messages() {
             return None;
