@@ -260,6 +260,10 @@ mod tests {
     use crate::stream::Kind;
     use uts::ledger::Ledger;
 
+    fn budget() -> Budget {
+        Budget(Ledger::of_server(&uts::ledger::Budget::of_process()).payer("a"))
+    }
+
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         Permits { connect: read(connect), listen: read(listen) }
@@ -306,7 +310,7 @@ mod tests {
             &["127.0.0.1:80", "udp/127.0.0.1:53", &format!("127.0.0.1:22@{mine}"), "*.invalid:80", "*:443"],
             &[],
         );
-        let budget = Budget(Ledger::of_server(&uts::ledger::Budget::of_process()).payer("a"));
+        let budget = budget();
         let ask = async |protocol, host: &str, port, key| {
             all.addresses(protocol, &place(host, port), key, &budget).await
         };
@@ -346,7 +350,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_near_has_to_be_named_by_its_address() {
         let all = permits(&["*:*", "udp/*:*", "*.localhost:*", "metadata.internal:80"], &[]);
-        let budget = Budgets::new(true).of("a");
+        let budget = budget();
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             // As addresses, as the resolver reads them, and as a name that leads there.
             for host in [
@@ -392,7 +396,7 @@ mod tests {
     /// A name costs a lookup, which others see, only where it may lead to what is permitted.
     #[tokio::test]
     async fn names_that_nothing_can_permit_are_not_looked_up() {
-        let budget = Budgets::new(true).of("a");
+        let budget = budget();
         for (patterns, host, may) in [
             (&["127.0.0.1:80"][..], "secret.example.com", false),
             (&["127.0.0.1:80"], "localhost", true),
