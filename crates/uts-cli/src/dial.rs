@@ -18,7 +18,7 @@ use uts_end::output::words;
 /// Addresses of a name that are tried: each attempt holds a socket.
 const ADDRESSES_MAX: usize = 16;
 
-/// What a peer may take of this process: sockets, and threads for lookups.
+/// Means of this process that a peer may take: sockets, and threads for lookups.
 #[derive(Clone)]
 pub struct Budget(pub Payer);
 

@@ -20,11 +20,11 @@ use tokio::time::{Instant, sleep};
 use uts::files::WriteShared;
 use uts_end::transport::unacknowledged_bytes;
 
-/// What is read at once, in bytes, while much comes, and at first.
+/// Bytes that are read at once, while much comes, and at first.
 const CHUNK_BYTES: usize = 32 << 10;
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 
-/// What may wait in a flow to leave, in bytes, if there is room, and if there is little.
+/// Bytes that may wait in a flow to leave, if there is room, and if there is little.
 pub const AHEAD_BYTES: usize = 256 << 10;
 pub const AHEAD_BYTES_MIN: usize = 8 << 10;
 
@@ -189,8 +189,7 @@ impl Progress {
     }
 }
 
-/// What is written to, by who asks first whether it takes more: what it does not take is left where
-/// it comes from.
+/// Writer that is asked first if it takes more: what it does not take is left where it comes from.
 trait Taker: AsyncWrite + Unpin {
     /// Waits until more may be written without being held here.
     fn takes(&mut self) -> impl Future<Output = io::Result<()>> + Send;

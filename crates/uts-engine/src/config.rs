@@ -38,8 +38,8 @@ pub const SERVICE_BYTES_MAX: usize = uts_wire::library::MAX_SERVICE_BYTES;
 /// ([`EndpointConfig::memory_bytes_max`]).
 pub(crate) const MEMORY_BYTES: usize = 96 << 20;
 
-/// What each connection may hold of what it receives, whatever others hold, in bytes: credit for 20
-/// packets.
+/// Memory that each connection may hold of what it receives, whatever others hold, in bytes: credit
+/// for 20 packets.
 pub(crate) const LEAST_RECEIVED_BYTES: usize = 32 * 1024;
 
 /// The same of what it sends.
@@ -79,11 +79,11 @@ pub struct EndpointConfig {
     pub handshake_bytes_max: usize,
     /// Memory that all connections together may take, in bytes, for what is received and not read,
     /// and for what is written and not acknowledged, including what it takes to keep track of both.
-    /// Beside it each connection has 32 KiB for the one and 16 KiB for the other, so that it goes on
-    /// when others have taken all. A connection may have as much as it leaves free: one alone half
-    /// of it, of ten each an eleventh (flow.md R-37). At least two and a half times the largest
-    /// `credit_bytes_max` and `send_buffer_bytes_max` of its connections counts, so that a flow can
-    /// have what these say.
+    /// Beside it each connection has 32 KiB for the one and 16 KiB for the other, so that it goes
+    /// on when others have taken all. A connection may have as much as it leaves free: one alone
+    /// half of it, of ten each an eleventh (flow.md R-37). At least two and a half times the
+    /// largest `credit_bytes_max` and `send_buffer_bytes_max` of its connections counts, so that a
+    /// flow can have what these say.
     pub memory_bytes_max: usize,
     /// Bytes that all connections to one address may have waiting on the way, if there are several
     /// or the address is near (round trips of 0.5 ms at most). This is what the socket at that

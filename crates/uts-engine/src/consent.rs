@@ -71,8 +71,8 @@ impl<'a> Answering<'a> {
         Ok(profile)
     }
 
-    /// Whether a mechanism goes together with what this end would choose itself: what turns small
-    /// messages into large ones is taken by who takes messages.
+    /// True if a mechanism goes together with what this end would choose itself: one that turns
+    /// small messages into large ones is taken by an end that takes messages.
     fn would_take(&self, function: Function, choice: &Choice) -> bool {
         self.own(function);
         let mut own = *self.own.get().unwrap_or(&Profile::bare());

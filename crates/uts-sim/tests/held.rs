@@ -290,7 +290,8 @@ fn whatever_peers_say_what_is_held_is_within_memory() {
     }
 }
 
-/// An honest peer is served while others hold all that they can; what they held goes back with them.
+/// An honest peer is served while others hold all that they can; what they held goes back with
+/// them.
 #[test]
 fn an_honest_peer_is_served_while_others_hold_all_they_can() {
     let _turn = turn();

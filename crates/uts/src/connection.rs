@@ -26,7 +26,7 @@ struct ConnectionRef {
     own: Option<Fingerprint>,
     /// The peer's key, once it was looked at.
     peer: OnceLock<Fingerprint>,
-    /// What this end's own side asked at first. Shared by connections of one listener.
+    /// Requirements of this end's own side at first. Shared by connections of one listener.
     begun_with: Arc<Requirements>,
     /// Shared until they are changed.
     requirements: Mutex<Arc<Requirements>>,
@@ -219,7 +219,7 @@ impl Connection {
         self.change_requirements(|requirements| requirements.set_for_peer(&self.0.begun_with, name, value))
     }
 
-    /// What this end asked of the data that it sends when the connection began.
+    /// Requirements of this end for the data that it sends, as they were when the connection began.
     pub fn requirements_at_first(&self) -> &Requirements {
         &self.0.begun_with
     }

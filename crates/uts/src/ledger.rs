@@ -1,4 +1,4 @@
-//! What a process holds for others, counted and bounded: one ledger for all of its services.
+//! Counts and bounds what a process holds for others: one ledger for all of its services.
 //!
 //! A [`Budget`] says what the process may hold. The ledger divides it into totals, one for each
 //! [`Resource`]. A [`Payer`] is a connection of somebody who is known by a key or an address. What
@@ -51,7 +51,7 @@ pub enum Resource {
     Lines,
 }
 
-/// How many resources there are.
+/// Number of resources.
 const COUNT: usize = 7;
 
 impl Resource {
@@ -83,7 +83,7 @@ impl Resource {
 /// An amount of each resource.
 type Amounts = [usize; COUNT];
 
-/// What a process may hold for others.
+/// Amounts that a process may hold for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Memory, in bytes.
@@ -96,19 +96,19 @@ pub struct Budget {
     pub sockets: usize,
 }
 
-/// What a request that is served takes of the memory, in bytes: its task, and what is gathered of
-/// it and of its answers.
+/// Memory that a request takes while it is served, in bytes: its task, and what is gathered of it
+/// and of its answers.
 const REQUEST_BYTES: usize = 16 << 10;
 /// Descriptors that are left for the process itself.
 const FILES_LEFT: usize = 40;
 /// Lines of a log, of all payers, in a minute: twenty in a second.
 const LINES_MAX: usize = 1200;
-/// What a line counts for.
+/// Time for which a line counts.
 const LINE_LASTS: Duration = Duration::from_secs(60);
 
 impl Budget {
-    /// What a process has unless told otherwise: 256 MiB, 64 threads, and as many descriptors as
-    /// the system allows it now, be it files or sockets.
+    /// Budget of a process unless it is told otherwise: 256 MiB, 64 threads, and as many
+    /// descriptors as the system allows it now, be it files or sockets.
     pub fn of_process() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -116,7 +116,7 @@ impl Budget {
         Budget { memory_bytes: 256 << 20, threads: 64, files, sockets: files }
     }
 
-    /// That of a process that holds files as well as sockets for others: half of the descriptors
+    /// Budget of a process that holds files as well as sockets for others: half of the descriptors
     /// for each, as streams that rest hold theirs for long.
     #[must_use]
     pub const fn with_files_and_sockets(self) -> Self {
@@ -129,8 +129,9 @@ impl Budget {
         at_least_one(self.threads / 2)
     }
 
-    /// What is charged of each resource. Half of the memory is the endpoint's, for connections and
-    /// what arrives; a quarter holds content; an eighth requests; an eighth is the program's own.
+    /// Amounts of each resource that may be charged. Half of the memory is the endpoint's, for
+    /// connections and what arrives; a quarter holds content; an eighth requests; an eighth is the
+    /// program's own.
     const fn totals(&self) -> Amounts {
         [
             at_least_one(self.memory_bytes / 8 / REQUEST_BYTES),
@@ -154,7 +155,7 @@ const fn at_least_one(amount: usize) -> usize {
     if amount == 0 { 1 } else { amount }
 }
 
-/// What is held, and by whom. Clones are the same ledger.
+/// Account of what is held, and by whom. Clones are the same ledger.
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
 
@@ -188,9 +189,9 @@ pub struct Charge {
 pub struct Refused {
     /// Of what.
     pub resource: Resource,
-    /// What the payer holds.
+    /// Amount that the payer holds.
     pub own: usize,
-    /// What there is in all.
+    /// Amount that there is in all.
     pub total: usize,
     /// It has not been told since the payer held half as much.
     pub is_news: bool,
@@ -215,18 +216,18 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What is held of a resource, for people and programs.
+/// State of a resource, for people and programs: what there is, what is held, and by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Of what.
     pub resource: Resource,
-    /// How much there is.
+    /// Amount that there is.
     pub total: usize,
-    /// How much is held.
+    /// Amount that is held.
     pub held: usize,
     /// Connections that wait for some.
     pub waiting: usize,
-    /// Who holds most of it, the most first.
+    /// Payers that hold most of it, the most first.
     pub payers: Vec<(String, usize)>,
 }
 
@@ -261,12 +262,12 @@ impl Ledger {
         Payer(Arc::new(Handle { ledger: self.clone(), name, connection }))
     }
 
-    /// How much of a resource there is.
+    /// Amount of a resource that there is.
     pub fn total(&self, resource: Resource) -> usize {
         self.0.totals[resource as usize]
     }
 
-    /// What is held of each resource, and by whom.
+    /// Rows of all resources: what is held of each, and by whom.
     pub fn rows(&self) -> Vec<Row> {
         let mut books = self.lock();
         books.forget_lines();
@@ -286,7 +287,7 @@ impl Ledger {
 }
 
 impl Payer {
-    /// Who it is.
+    /// Name of the payer.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -345,7 +346,7 @@ impl Payer {
         self.charged(resource, amount)
     }
 
-    /// Whether a line may be written to a log on behalf of this payer. It counts for a minute.
+    /// True if a line may be written to a log on behalf of this payer. It counts for a minute.
     pub fn may_write_line(&self) -> bool {
         let Handle { ledger, name, connection } = &*self.0;
         let mut books = ledger.lock();
@@ -392,7 +393,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Charge {
-    /// How much is held.
+    /// Amount that is held.
     pub fn amount(&self) -> usize {
         self.amount
     }

@@ -21,7 +21,7 @@ use uts_engine::{ConnectionConfig, EndpointConfig};
 /// Of all places, one in so many is for clients with known keys.
 const PART_OF_KEYS: usize = 8;
 
-/// How often the file of keys is looked at for those that were taken out.
+/// Time between two looks at the file of keys for those that were taken out.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How connections are accepted.

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 /// The longest name of an interface, in bytes (Linux: `IFNAMSIZ` without its NUL).
 const ZONE_BYTES_MAX: usize = 15;
 
-/// Whether a text is an address of IPv6, with or without a zone.
+/// True if a text is an address of IPv6, with or without a zone.
 pub fn is_ipv6(text: &str) -> bool {
     let (address, zone) = split(text);
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '%' | ']');

@@ -345,7 +345,7 @@ async fn bind(
     bound
 }
 
-/// What a peer asks of the flows that it has opened, of an end with requirements of its own.
+/// Wants of a peer for the flows that it has opened, at an end with requirements of its own.
 fn wants_of_peer(own: &Requirements, properties: Vec<(String, String)>) -> Result<Arc<Wants>, Refused> {
     let wants = Wants::default();
     for (name, value) in &properties {

@@ -9,7 +9,7 @@ const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 /// Nobody has this address (RFC 5737): who may use it may use all.
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// Whether an address is of this host, of its own link alone, of many hosts, or of a service that
+/// True if an address is of this host, of its own link alone, of many hosts, or of a service that
 /// trusts whoever can reach it: loopback, unspecified, link-local, multicast, broadcast, an address
 /// that an interface here has, and where clouds keep credentials.
 pub fn is_near(address: IpAddr) -> bool {
@@ -45,7 +45,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an interface of this host has the address: then a socket can have it, too.
+/// True if an interface of this host has the address: then a socket can have it, too.
 fn is_own(address: IpAddr) -> bool {
     let can_have = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
     can_have(address) && !can_have(NOBODYS)

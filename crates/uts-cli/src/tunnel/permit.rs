@@ -99,7 +99,7 @@ impl HostPattern {
         matches!(self, HostPattern::All) || self.names_address(address)
     }
 
-    /// Whether just this address is named.
+    /// True if just this address is named.
     fn names_address(&self, address: IpAddr) -> bool {
         match self {
             HostPattern::Address(permitted) => *permitted == address.to_canonical(),
@@ -108,14 +108,14 @@ impl HostPattern {
         }
     }
 
-    /// Whether a name may lead to what is named by its address. What is near has no other name than
-    /// `localhost`, whatever others say.
+    /// True if a name may lead to what is named by its address. A near address has no other name
+    /// than `localhost`, whatever others say.
     fn may_be_meant_by(&self, name: &str) -> bool {
         matches!(self, HostPattern::Address(address) if is_localhost(name) || !is_near(*address))
     }
 }
 
-/// Whether a name is of the host itself (RFC 6761 section 6.3).
+/// True if a name is of the host itself (RFC 6761 section 6.3).
 fn is_localhost(name: &str) -> bool {
     let lower = name.to_lowercase();
     lower == "localhost" || lower.ends_with(".localhost")
@@ -346,7 +346,7 @@ mod tests {
         );
     }
 
-    /// What `*` or a name permits is not the server itself, nor what trusts it.
+    /// Neither the server itself nor what trusts it is permitted by `*` or a name.
     #[tokio::test]
     async fn what_is_near_has_to_be_named_by_its_address() {
         let all = permits(&["*:*", "udp/*:*", "*.localhost:*", "metadata.internal:80"], &[]);

@@ -16,7 +16,7 @@ pub struct Bounded {
     left_out: AtomicU64,
 }
 
-/// How often it is told how many lines were left out.
+/// Time between two lines that tell how many lines were left out.
 pub const TELL_EVERY: Duration = Duration::from_secs(60);
 
 impl Bounded {

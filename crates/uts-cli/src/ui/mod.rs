@@ -156,7 +156,7 @@ pub trait Ui: Send + Sync + 'static {
     fn error(&self, line: &str);
     /// All of it failed, which standard error is told besides.
     fn failed(&self, _line: &str) {}
-    /// What is held for clients, and by whom.
+    /// Tells what is held for clients, and by whom.
     fn ledger(&self, _rows: &[Row]) {}
     /// A copy ended.
     fn done(&self, done: &Done);

@@ -153,7 +153,7 @@ struct Trial {
 struct Aside {
     place: PeerPlace,
     number: u64,
-    /// What is remembered of the way there.
+    /// Knowledge that is remembered of the way there.
     known: Option<Known>,
     /// The peer came from there with another id of this end's.
     has_other_id: bool,
@@ -474,7 +474,8 @@ impl Connection {
         }
     }
 
-    /// What was learnt, and of the way to which host: never of a place that is not proved. (M-13)
+    /// Knowledge that was learnt, and the host to which the way leads: never of a place that is not
+    /// proved. (M-13)
     pub(crate) fn learnt_of(&self) -> Option<(IpAddr, Known)> {
         match self.migration.trial() {
             Some(trial) => trial.learnt.map(|learnt| (trial.proved.remote.ip(), learnt)),

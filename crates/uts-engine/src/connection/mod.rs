@@ -305,12 +305,12 @@ impl Connection {
         self.life.last_heard_at
     }
 
-    /// Whether either end has ever opened a flow.
+    /// True if either end has ever opened a flow.
     pub(crate) fn has_asked(&self) -> bool {
         self.ways.flows.has_had_any()
     }
 
-    /// Whether a flow is open.
+    /// True if a flow is open.
     pub(crate) fn has_under_way(&self) -> bool {
         self.ways.flows.iter().next().is_some()
     }

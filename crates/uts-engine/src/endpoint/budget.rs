@@ -2,10 +2,10 @@
 //! received and not read, what was written and not acknowledged, and what it takes to keep track of
 //! both.
 //!
-//! Each connection has its least, whatever others hold. Beyond that it may have as much as it leaves
-//! free (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
-//! Switches", IEEE/ACM Transactions on Networking 6, 1998): who comes when others hold much finds
-//! memory all the same, and who holds most is the first that gets no more.
+//! Each connection has its least, whatever others hold. Beyond that it may have as much as it
+//! leaves free (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
+//! Packet Switches", IEEE/ACM Transactions on Networking 6, 1998): who comes when others hold much
+//! finds memory all the same, and who holds most is the first that gets no more.
 
 use crate::config::{ConnectionConfig, LEAST_RECEIVED_BYTES, LEAST_SENT_BYTES};
 use crate::connection::but_for_flows;
@@ -13,14 +13,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use uts_functions::sequencing::reassembly::Spares;
 
-/// What is drawn and given back at once, in bytes: what is less is not worth counting.
+/// Bytes that are drawn and given back at once: fewer are not worth counting.
 const GRAIN_BYTES: usize = 8 * 1024;
 
 /// A connection that begins is promised at most one such part of what is free: most of those that
 /// come at once may be of one peer, that never uses them.
 const BEGINNERS: usize = 64;
 
-/// What a connection has of its endpoint's memory from its beginning on.
+/// Memory of its endpoint that a connection has from its beginning on.
 #[derive(Debug)]
 pub(crate) struct Stores {
     /// Large buffers, which all share.
@@ -29,7 +29,7 @@ pub(crate) struct Stores {
     pub received: Share,
     /// For what it sends.
     pub sent: Share,
-    /// What its peer is told that it may send (flow.md R-34).
+    /// Credit that its peer is told of first (flow.md R-34).
     pub first_credit: u64,
 }
 
@@ -81,7 +81,7 @@ impl Budget {
         Share { of: self.clone(), least, most: most.max(least), drawn: 0 }
     }
 
-    /// What a connection is promised at its beginning, in bytes, if it would have `wanted`.
+    /// Bytes that a connection is promised at its beginning, if it would have `wanted`.
     pub fn promise(&self, wanted: usize, least: usize) -> usize {
         wanted.min((self.free() / BEGINNERS).max(least))
     }
@@ -102,7 +102,7 @@ impl Default for Budget {
     }
 }
 
-/// What one connection has of a [`Budget`], in one direction. It goes back with the connection.
+/// Part of a [`Budget`] that one connection has in one direction. It goes back with the connection.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Budget,

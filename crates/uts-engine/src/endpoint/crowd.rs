@@ -1,5 +1,5 @@
-//! What the peers of an endpoint hold of its places, by where they come from, so that no host and
-//! no network takes them all.
+//! Counts what the peers of an endpoint hold of its places, by where they come from, so that no
+//! host and no network takes them all.
 //!
 //! Anybody can send first packets in the name of another. What counts against an address is
 //! therefore what has shown to come from it; what has not shown it makes this end ask for proof,
@@ -20,7 +20,7 @@ const OF_IPV6: [(u32, usize); 3] = [(64, 1), (56, 2), (48, 4)];
 /// Loads are told in parts of this: it is a multiple of what networks may hold.
 pub(super) const SCALE: u64 = 4;
 
-/// What a connection holds.
+/// Place, or handshake, that a connection holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
     /// Nothing: this end has begun it, or it has been given up.
@@ -57,17 +57,17 @@ impl Count {
 pub(super) struct Network {
     /// The first 64 bits of an IPv6 address, or the bits of an IPv4 address, as far as they count.
     bits: u64,
-    /// How many they are; those of IPv6 are more than any of IPv4.
+    /// Number of these bits; those of IPv6 are more than any of IPv4.
     len: u32,
 }
 
 impl Network {
-    /// Whether an address is in it.
+    /// True if an address is in it.
     pub fn has(self, address: IpAddr) -> bool {
         networks(address).any(|(network, _)| network == self)
     }
 
-    /// Whether it is no more than a host.
+    /// True if it is no more than a host.
     pub fn is_host(self) -> bool {
         matches!(self.len, 32 | 64)
     }
@@ -84,7 +84,7 @@ fn networks(of: IpAddr) -> impl Iterator<Item = (Network, usize)> {
     })
 }
 
-/// What is held, by the networks that it is held from.
+/// Counts of what is held, by the networks that it is held from.
 #[derive(Debug)]
 pub(super) struct Crowd {
     max: usize,
@@ -101,7 +101,7 @@ impl Crowd {
         self.counts.get(&network).copied().unwrap_or_default()
     }
 
-    /// Whether an address has to show that it is there before it holds any more.
+    /// True if an address has to show that it is there before it holds any more.
     pub fn wants_proof(&self, from: IpAddr) -> bool {
         networks(from).any(|(network, times)| {
             let count = self.count(network);
@@ -145,9 +145,9 @@ impl Crowd {
         }
     }
 
-    /// How much of this is held where an address is: of its networks that which holds most for its
-    /// size. `apart_from` = those that the other address is in as well are left out; `None` = both
-    /// are of one host.
+    /// Amount of this that is held where an address is: of its networks that which holds most for
+    /// its size. `apart_from` = those that the other address is in as well are left out; `None` =
+    /// both are of one host.
     pub fn load(&self, of: IpAddr, held: Held, apart_from: Option<IpAddr>) -> Option<u64> {
         let is_apart = |network: &Network| apart_from.is_none_or(|other| !network.has(other));
         let of_network = |(network, times): (Network, usize)| {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(full(&crowd, "192.0.3.9"), None);
     }
 
-    /// Who shares a network is told apart by what is not shared.
+    /// Hosts that share a network are told apart by what they do not share.
     #[test]
     fn loads_are_compared_where_addresses_differ() {
         let mut crowd = Crowd::new(usize::MAX);

@@ -133,7 +133,7 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
-    /// What is held from each address.
+    /// Counts of what is held from each address.
     crowd: Crowd,
     /// Connections that others have begun and whose handshake is done, how many of them have shown
     /// keys, and those that this end has begun.

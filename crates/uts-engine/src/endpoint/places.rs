@@ -24,22 +24,22 @@ use rand::RngExt;
 use std::net::IpAddr;
 use uts_functions::Time;
 
-/// What a client is told whose address has as many connections as it may.
+/// Words for a client whose address has as many connections as it may.
 pub(super) const TOO_MANY_OF_ADDRESS: &str = "this address has as many connections to it as it may";
 const TOO_MANY_OF_NETWORK: &str = "this network has as many connections to it as it may";
 const TOO_MANY: &str = "it has as many connections as it may";
 
-/// What those are told that give up their place.
+/// Words for those that give up their place.
 const GIVEN_UP: &str = "it needs the place of this connection for others";
 
 /// For so long after it came, and after it was heard last, a client is not told to go because it
 /// asks for nothing: its request may be on the way.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who was heard within this is not asked whether it is there.
+/// A peer that was heard within this time is not asked if it is there.
 const ASKED_AFTER: Duration = Duration::from_secs(1);
 
-/// What is under way ends only for those from where a so much smaller part is held.
+/// A connection under way ends only for those from where a part so many times smaller is held.
 const PART_MIN: u64 = 2;
 
 /// Connections that are looked at for each newcomer, at the most: what it costs is bounded.
@@ -48,7 +48,7 @@ const LOOKED_AT_MAX: usize = 2048;
 /// The least handshakes that may be under way.
 const HALF_OPEN_MIN: usize = 16;
 
-/// Who wants a place.
+/// Client that wants a place.
 #[derive(Clone, Copy, Debug)]
 struct Newcomer {
     from: IpAddr,
@@ -79,7 +79,7 @@ impl Shortage {
     }
 }
 
-/// How little would be lost with a connection: the greatest gives up its place.
+/// Measure of how little would be lost with a connection: the greatest gives up its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Spare {
     is_nobodys: bool,
@@ -88,7 +88,7 @@ struct Spare {
     silence: Duration,
 }
 
-/// What a connection has of its place, the most first.
+/// Use that a connection has of its place, the most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     UnderWay,
@@ -118,7 +118,7 @@ impl Endpoint {
         self.config.connections_max.max(HALF_OPEN_MIN)
     }
 
-    /// Whether those who come have to show first that they are at their address.
+    /// True if those who come have to show first that they are at their address.
     pub(super) fn wants_proof(&self, from: IpAddr) -> bool {
         self.handshakes >= self.config.handshakes_before_retry.min(self.half_open_max() / 2)
             || self.crowd.wants_proof(from)

@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub is_released: bool,
     /// Where its peer was first.
     pub first_remote: SocketAddr,
-    /// What it holds that counts against that address, wherever the peer has gone since.
+    /// Place or handshake that it holds against that address, wherever the peer has gone since.
     pub held: Held,
     /// The key of its client was verified.
     pub is_vouched: bool,

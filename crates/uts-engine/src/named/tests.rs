@@ -176,7 +176,7 @@ fn a_profile_that_is_called_as_a_value_is_that_value() {
     assert_eq!(pairs, [("connCapacityProfile", "scavenger")]);
 }
 
-/// What the library builds by a name is what the profile of that name sets.
+/// The library builds by a name what the profile of that name sets.
 #[test]
 fn what_the_library_builds_is_the_profile_of_that_name() {
     let lifetime = core::time::Duration::from_millis(150);

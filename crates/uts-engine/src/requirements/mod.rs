@@ -402,7 +402,7 @@ impl fmt::Display for Requirements {
     }
 }
 
-/// Whether a peer may be asked for the property of this name, about what it sends.
+/// True if a peer may be asked for the property of this name, about what it sends.
 pub fn is_for_peers(name: &str) -> bool {
     property::find(name.trim()).is_some_and(Property::is_for_peers)
 }

@@ -15,9 +15,9 @@ pub enum Effect {
     Accepted,
 }
 
-/// Whether a peer may ask this end for it, about what this end sends to that peer. What is owed to
-/// others is never for peers: congestion control, rates that sending needs, time-outs, protection,
-/// and which mechanisms are used. (selection.md S-42)
+/// Right of a peer to ask this end for it, about what this end sends to that peer. Properties that
+/// are owed to others are never for peers: congestion control, rates that sending needs, time-outs,
+/// protection, and which mechanisms are used. (selection.md S-42)
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ForPeers {
     /// No.
@@ -81,7 +81,7 @@ impl Property {
         self.effect != Effect::Steers && self.name != "connPriority" || STEERING.contains(&self.name)
     }
 
-    /// Whether a peer may ask this end for it.
+    /// True if a peer may ask this end for it.
     pub fn is_for_peers(&self) -> bool {
         !matches!(self.peers, ForPeers::Never)
     }

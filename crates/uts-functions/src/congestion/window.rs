@@ -31,7 +31,8 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
 pub(super) struct Recovery {
     /// Packets below this number left before the last period began; 0 = there was none.
     below: u64,
-    /// What has arrived below this number does not end it: further losses of the flight were found.
+    /// Packets that arrive below this number do not end it: further losses of the flight were
+    /// found.
     until: u64,
     /// No packet that left in it is known to have arrived.
     is_under_way: bool,
@@ -74,7 +75,7 @@ impl Recovery {
         self.is_under_way = true;
     }
 
-    /// Whether it goes on when the packet of this number has arrived.
+    /// True if it goes on when the packet of this number has arrived.
     pub fn lasts(&self, number: u64) -> bool {
         number < self.until
     }

@@ -19,8 +19,7 @@ pub struct Credit {
     tuning: Tuning,
 }
 
-/// What enlarges a window while it is the brake: by what the application takes, and by nothing
-/// else.
+/// Enlarges a window while it is the brake: by what the application takes, and by nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Since when, and from which position, consumption is being measured, until it is a window.

@@ -26,8 +26,8 @@ pub struct Grant {
     pub limit: u64,
     /// The application has taken everything below this (or it was skipped).
     pub consumed: u64,
-    /// How much of that no application took, because it was given up: it moves the limit on, and
-    /// enlarges no window.
+    /// Number of those that no application took, because they were given up: they move the limit
+    /// on, and enlarge no window.
     pub given_up: u64,
     /// How far ahead of `consumed` the sender may run at present.
     pub window_bytes: u64,
@@ -44,7 +44,7 @@ impl Grant {
         Grant { limit: window_bytes, consumed: 0, given_up: 0, window_bytes, window_bytes_max, grown_at: now }
     }
 
-    /// How much the application has taken, in positions.
+    /// Number of positions that the application has taken.
     pub fn taken(&self) -> u64 {
         self.consumed.saturating_sub(self.given_up)
     }

@@ -68,8 +68,8 @@ impl Setup {
     fn world(&self) -> World {
         let mut path = PathConfig::both(self.path.parse().expect("a valid path"));
         path.schedule = self.schedule.parse().expect("a valid schedule");
-        // Memory for hundreds of connections that all have much to send: it is the way that they share
-        // here.
+        // Memory for hundreds of connections that all have much to send: it is the way that they
+        // share here.
         let endpoint = EndpointConfig { memory_bytes_max: 1 << 30, ..EndpointConfig::default() };
         let client = EndpointConfig { waiting_bytes_max: self.waiting_bytes_max, ..endpoint.clone() };
         let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..endpoint };

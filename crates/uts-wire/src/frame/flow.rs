@@ -13,7 +13,7 @@ pub struct Credit {
     pub limit: u64,
 }
 
-/// How far the peer may send in all flows together.
+/// Bound of what the peer may send in all flows together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionCredit {
     /// The sum of the positions that the peer's flows have reached stays at or below this.
@@ -47,7 +47,8 @@ pub struct ResetFlow {
     pub code: u64,
     /// The receiver acts on it behind all that is below this position, and waits for that.
     pub final_position: u64,
-    /// How far data of the flow was sent, where the connection's credit counts that. [P-58]
+    /// Position up to which data of the flow was sent, where the connection's credit counts that.
+    /// [P-58]
     pub sent: Option<u64>,
 }
 

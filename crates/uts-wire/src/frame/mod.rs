@@ -90,7 +90,7 @@ pub enum Frame<'a> {
     Repaired(AckRanges<'a>),
     /// How far the peer may send in a flow.
     Credit(Credit),
-    /// How far the peer may send in all flows together.
+    /// Bound of what the peer may send in all flows together.
     ConnectionCredit(ConnectionCredit),
     /// How many flows the peer may open.
     FlowLimit(FlowLimit),

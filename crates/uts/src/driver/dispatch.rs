@@ -312,7 +312,8 @@ impl Inner {
         false
     }
 
-    /// What becomes of connections that have waited for others of the same key to answer.
+    /// Admits or ends connections that have waited for others of the same key to answer. True if
+    /// any may be accepted now.
     fn admit_settled(&mut self, shared: &Shared) -> bool {
         let engine = &self.engine;
         let is_asked = |handle| engine.peek(handle).is_some_and(|c| c.is_asked_for_answer());

@@ -35,7 +35,7 @@ struct Waiting {
     asked: ConnectionHandle,
 }
 
-/// What becomes of a new connection.
+/// Fate of a new connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// It is taken.
@@ -57,7 +57,7 @@ impl PerKey {
         self.max.is_some()
     }
 
-    /// Whether anything waits.
+    /// True if anything waits.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

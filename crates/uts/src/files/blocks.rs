@@ -6,9 +6,9 @@ use crate::ledger::{Charge, Payer, Resource};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is read from and written to disks at once, if there is room.
+/// Bytes that are read from and written to disks at once, if there is room.
 pub(super) const BLOCK_BYTES: usize = 256 * 1024;
-/// What is waited for, if there is not.
+/// Bytes that are waited for, if there is not.
 pub(super) const BLOCK_BYTES_MIN: usize = 8 * 1024;
 
 /// Blocks that are kept for later.

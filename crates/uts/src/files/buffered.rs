@@ -11,9 +11,9 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// What is gathered without being charged for: it is part of what a request takes.
+/// Bytes that are gathered without a charge: they are part of what a request takes.
 const FREE_BYTES: usize = 4 << 10;
-/// What is read while nothing is known to have come.
+/// Bytes that are read while nothing is known to have come.
 const PROBE_BYTES: usize = 1 << 10;
 
 /// The half that is read.
@@ -23,7 +23,7 @@ pub(super) struct BufReader<R> {
     payer: Payer,
     pulse: Arc<Pulse>,
     space: Vec<u8>,
-    /// What of it has come, and is still to be read.
+    /// Part of it that has come, and is still to be read.
     start: usize,
     end: usize,
     charge: Option<Charge>,
@@ -35,7 +35,7 @@ impl<R: AsyncRead + Unpin> BufReader<R> {
         BufReader { inner, payer, pulse, space: Vec::new(), start: 0, end: 0, charge: None }
     }
 
-    /// What has come and was not read.
+    /// Bytes that have come and were not read.
     pub(super) fn buffer(&self) -> &[u8] {
         self.space.get(self.start..self.end).unwrap_or_default()
     }
@@ -142,10 +142,10 @@ pub(super) struct BufWriter<W> {
     payer: Payer,
     pulse: Arc<Pulse>,
     space: Vec<u8>,
-    /// What of it has been written.
+    /// Bytes of it that have been written.
     start: usize,
     charge: Option<Charge>,
-    /// What was passed on since the peer was last asked for.
+    /// Bytes that were passed on since the peer was last asked for.
     passed: usize,
 }
 
@@ -160,7 +160,7 @@ impl<W: AsyncWrite + Unpin> BufWriter<W> {
         &self.inner
     }
 
-    /// Whether so much was passed on that the peer is to be waited for before more is made.
+    /// True if so much was passed on that the peer is to be waited for before more is made.
     pub(super) fn has_passed_much(&self) -> bool {
         self.passed >= FLOW_BUFFER_BYTES
     }
@@ -194,7 +194,7 @@ impl<W: AsyncWrite + Unpin> BufWriter<W> {
         Poll::Ready(Ok(()))
     }
 
-    /// What may stand in the space.
+    /// Bytes that may stand in the space.
     fn capacity(&mut self, bytes: usize) -> usize {
         if bytes > FREE_BYTES && self.charge.is_none() {
             self.charge = self.payer.charge(Resource::Memory, FLOW_BUFFER_BYTES).ok();

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client holds of a listing at most, in bytes, unless told otherwise: as much as the budget
-/// of a process, or a million files with names of 60 bytes.
+/// Bytes of a listing that a client holds at most, unless told otherwise: as much as the budget of
+/// a process, or a million files with names of 60 bytes.
 pub const LISTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How long a file that somebody else is copying is waited for, unless told otherwise.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(600);
@@ -46,7 +46,7 @@ pub struct CopyOptions {
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
     /// off.
     pub listing_bytes_max: u64,
-    /// What is held of a copy while it runs is charged to this ledger.
+    /// Ledger that is charged for what is held of a copy while it runs.
     pub ledger: Ledger,
     /// What hears how the copy goes.
     pub progress: Arc<dyn Progress>,

@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// On a slow flow, what has arrived is written after this long. A resumed copy then loses little.
 const BLOCK_AGE_MAX: Duration = Duration::from_millis(200);
-/// How long a copy that another takes over from has to come to an orderly stop.
+/// Time for a copy that another takes over from to come to an orderly stop.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// How receiving ended.
+/// End of receiving.
 #[derive(Debug)]
 pub(super) enum Received {
     /// Verified and under its final name.
@@ -249,7 +249,7 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
     }
 }
 
-/// How long the next block is, after one into which so much has come in time.
+/// Length of the next block, after one into which so much has come in time.
 fn next_size(size: usize, came: usize) -> usize {
     if came >= size {
         (2 * size).min(BLOCK_BYTES)

@@ -65,7 +65,7 @@ pub(super) fn make(root: &Dir, path: &RelPath, target: &[u8], top: &RelPath) -> 
     })
 }
 
-/// Whether a path leads by way of links, or may: one that cannot be told counts as one that does.
+/// True if a path leads by way of links, or may: one that cannot be told counts as one that does.
 pub(super) fn has_any(root: &Dir, path: &RelPath) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -73,7 +73,8 @@ pub use server::{ServeOptions, Service};
 pub use streams::{get_stream, put_stream};
 pub use unfinished::{Of, Unfinished, unfinished};
 
-/// What is gathered before it is handed to a flow, and read from it at once, if there is room.
+/// Bytes that are gathered before they are handed to a flow, and read from it at once, if there is
+/// room.
 const FLOW_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What bytes are written to.

@@ -32,7 +32,7 @@ pub(super) struct Terms {
     pub(super) by: Option<String>,
     /// The right to receive it, at a server.
     pub(super) claim: Option<Claim>,
-    /// Who pays for the threads that it takes.
+    /// Payer for the threads that it takes.
     pub(super) payer: Option<Payer>,
     /// Its length is not known before it ends.
     pub(super) is_stream: bool,
@@ -68,7 +68,7 @@ struct WriteBehind {
     /// Bytes written since the last time.
     pending: u64,
     under_way: Option<JoinHandle<io::Result<()>>>,
-    /// Who pays for the thread; nobody does for the user of this program.
+    /// Payer for the thread; there is none for the user of this program.
     payer: Option<Payer>,
 }
 

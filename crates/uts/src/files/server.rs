@@ -36,9 +36,9 @@ use tokio::time::timeout;
 const FLOWS_MAX: usize = 1088;
 /// Offers on one flow that are remembered until their content comes.
 const OFFERS_MAX: usize = 256;
-/// What is remembered of an offer, in bytes: its path, and the state of a hash.
+/// Memory of an offer, in bytes: its path, and the state of a hash.
 const OFFER_BYTES: usize = 4 * 1024;
-/// What is held of the names in a listing, in bytes, if there is room, and if there is little.
+/// Memory for the names in a listing, in bytes, if there is room, and if there is little.
 const NAMES_BYTES: usize = 256 * 1024;
 const NAMES_BYTES_MIN: usize = 8 * 1024;
 
@@ -339,7 +339,7 @@ impl Service {
 struct Flow<S, R> {
     send: BufWriter<S>,
     recv: BufReader<R>,
-    /// How the client is getting on.
+    /// Pulse of the client: how it is getting on.
     pulse: Arc<Pulse>,
     /// Parts that were offered to the client to go on from.
     offers: BTreeMap<RelPath, (Prefix, Charge)>,

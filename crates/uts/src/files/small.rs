@@ -42,7 +42,7 @@ pub(super) struct Small {
     /// The right to receive it, at a server.
     #[expect(dead_code, reason = "held until the file is stored")]
     pub(super) claim: Option<Claim>,
-    /// What its content takes.
+    /// Memory of its content.
     #[expect(dead_code, reason = "held until the file is stored")]
     pub(super) memory: Charge,
 }

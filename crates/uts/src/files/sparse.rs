@@ -37,7 +37,7 @@ impl Runs {
         Runs { has_holes, data_ends_at: 0 }
     }
 
-    /// Whether there may be holes.
+    /// True if there may be holes.
     pub(super) fn has_holes(&self) -> bool {
         self.has_holes
     }

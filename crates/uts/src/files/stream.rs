@@ -35,7 +35,7 @@ pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 pub(super) const ABORT: u32 = u32::MAX;
 /// In place of the length of a chunk: a hole comes next.
 pub(super) const HOLE: u32 = u32::MAX - 1;
-/// What may wait in a flow to leave: the next blocks are read while that leaves.
+/// Bytes that may wait in a flow to leave: the next blocks are read while those leave.
 pub(super) const AHEAD_BYTES: usize = 2 * BLOCK_BYTES;
 /// Blocks of a stream that are read ahead of the flow.
 const BLOCKS_AHEAD: usize = 4;
@@ -154,7 +154,7 @@ struct Reading {
     at: u64,
 }
 
-/// What comes next of it.
+/// Next piece of it.
 enum Piece {
     /// A chunk, with its length before it.
     Data(Block),
@@ -207,7 +207,7 @@ fn changed(entry: &Entry) -> Fault {
     Fault::new(FaultKind::Changed, &entry.path, "changed while it was read")
 }
 
-/// Whether a file that was read up to its end is what it was.
+/// Checks that a file that was read up to its end is what it was.
 fn check_end(file: &File, entry: &Entry, at: u64) -> Result<(), Fault> {
     let now = entry_of_file(file, &entry.path)?;
     if (now.size, now.mtime) != (entry.size, entry.mtime) {
@@ -222,7 +222,7 @@ fn check_end(file: &File, entry: &Entry, at: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What comes from a pipe or device.
+/// Pieces that come from a pipe or device.
 enum Live {
     Chunk(Vec<u8>),
     End(Hash),

@@ -28,7 +28,7 @@ const TRIES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: Arc<Dir>,
-    /// What is hidden is as if it were not allowed, by whichever way it is reached.
+    /// Hidden entries are as if they were not allowed, by whichever way they are reached.
     hides: bool,
 }
 
@@ -78,7 +78,7 @@ impl Tree {
         Tree { hides: true, ..self }
     }
 
-    /// Whether a path may be used, by where it leads.
+    /// Judges by where a path leads if it may be used.
     pub(super) fn judge(&self, path: &RelPath) -> Result<(), Fault> {
         if self.hides { hidden::check_way(&self.root, path) } else { Ok(()) }
     }

@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 const STEP_ENTRIES: usize = 256;
 /// Text of the entries of a step, in bytes, after which it ends.
 const STEP_BYTES: usize = 32 * 1024;
-/// What a name takes besides its text.
+/// Bytes that a name takes besides its text.
 const NAME_BYTES: usize = 64;
 
 /// A listing under way.
@@ -31,7 +31,7 @@ pub(super) struct Walk {
     top: Dir,
     is_recursive: bool,
     shows_hidden: bool,
-    /// What may be held of names, in bytes.
+    /// Bytes that may be held of names.
     names_bytes_max: usize,
     below_bytes: usize,
     /// The directories that lead to where it is, the outermost first.
@@ -56,7 +56,7 @@ struct Level {
     entered: Option<OsString>,
 }
 
-/// What a step has found.
+/// Result of a step.
 pub(super) struct Step {
     pub(super) found: Vec<Result<Entry, Fault>>,
     pub(super) is_last: bool,
@@ -108,7 +108,7 @@ impl Walk {
         (self, Step { found, is_last })
     }
 
-    /// What is at a path; `None` if nobody is told of it.
+    /// Entry at a path; `None` if nobody is told of it.
     fn look(&self, path: &RelPath) -> Option<Result<Entry, Fault>> {
         if !self.shows_hidden && hidden::is_hidden(path.as_bytes()) {
             return None;

@@ -21,17 +21,17 @@ pub(super) struct Books {
     pub(super) places: BTreeMap<u64, super::place::Held>,
 }
 
-/// That of a payer.
+/// Account of a payer.
 #[derive(Default)]
 struct Account {
     held: Amounts,
     waiting: Amounts,
     connections: BTreeMap<u64, Entry>,
-    /// What it held when a refusal was last told.
+    /// Amounts that it held when a refusal was last told.
     told_at: [Option<usize>; COUNT],
 }
 
-/// That of one of its connections.
+/// Account of one of its connections.
 #[derive(Default)]
 struct Entry {
     held: Amounts,
@@ -87,8 +87,9 @@ impl Books {
         }
     }
 
-    /// How much a connection may take, from `least` to `most`, if that is to be had. What its payer
-    /// may take is divided among the payer's connections as all there is among payers.
+    /// Amount that a connection may take, from `least` to `most`, if that is to be had. The amount
+    /// that its payer may take is divided among the payer's connections as all there is among
+    /// payers.
     fn room(
         &self,
         shared: &Shared,
@@ -193,7 +194,7 @@ impl Books {
         id
     }
 
-    /// Whether it still waited.
+    /// Leaves the queue. True if it still waited.
     pub(super) fn leave_queue(&mut self, (name, connection): Who<'_>, resource: Resource, id: u64) -> bool {
         let at = resource as usize;
         let Some(account) = self.accounts.get_mut(name) else { return false };
@@ -259,7 +260,7 @@ impl Books {
         self.waiting[resource as usize]
     }
 
-    /// What a payer holds.
+    /// Amount that a payer holds.
     pub(super) fn held_by(&self, name: &Arc<str>, resource: Resource) -> usize {
         self.accounts.get(name).map_or(0, |account| account.held[resource as usize])
     }
@@ -270,7 +271,7 @@ impl Books {
         held.filter(|(_, held)| *held > 0).map(|(name, held)| (name.to_string(), held)).collect()
     }
 
-    /// Whether nobody is there.
+    /// True if nobody is there.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.accounts.is_empty() && self.held == [0; COUNT] && self.places.is_empty()
@@ -304,8 +305,8 @@ impl Account {
     }
 }
 
-/// How much one may take that holds `own` of a total, of which so much is free: what is left of its
-/// part of the half that is divided evenly, or what others leave of all.
+/// Amount that one may take that holds `own` of a total, of which so much is free: what is left of
+/// its part of the half that is divided evenly, or what others leave of all.
 fn share(
     total: usize,
     free: usize,

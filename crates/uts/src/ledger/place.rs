@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout};
 /// of 9600 bit/s moves more.
 pub const LEAST_RATE: u64 = 1000;
 
-/// How long somebody waits before another's place is taken back, and over how long rates are taken.
+/// Time that somebody waits before another's place is taken back, and over which rates are taken.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// How a peer is getting on, as those see it who read from it and write to it.
+/// Progress of a peer, as those see it who read from it and write to it.
 #[derive(Debug, Default)]
 pub struct Pulse {
     moved: AtomicU64,
@@ -48,7 +48,7 @@ impl Pulse {
         self.waits.store(false, Relaxed);
     }
 
-    /// Whether this end waits for the peer now.
+    /// Notes if this end waits for the peer now.
     pub fn waits(&self, waits: bool) {
         self.waits.store(waits, Relaxed);
     }
@@ -122,7 +122,7 @@ impl Payer {
 }
 
 impl Place {
-    /// How its peer is getting on.
+    /// Pulse of its peer: how it is getting on.
     pub fn pulse(&self) -> &Arc<Pulse> {
         &self.pulse
     }

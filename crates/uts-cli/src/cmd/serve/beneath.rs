@@ -44,7 +44,7 @@ fn ways(file: &Path) -> Vec<PathBuf> {
     ways
 }
 
-/// Whether a directory on the way is the one that is served, and nothing behind it is hidden.
+/// True if a directory on the way is the one that is served, and nothing behind it is hidden.
 fn is_reached(way: &Path, served: &Metadata, hidden: bool) -> bool {
     let is_served = |dir: &Path| {
         std::fs::metadata(dir).is_ok_and(|there| (there.dev(), there.ino()) == (served.dev(), served.ino()))

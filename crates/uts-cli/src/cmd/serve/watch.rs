@@ -1,4 +1,4 @@
-//! What a server tells of itself, from time to time.
+//! News that a server tells of itself, from time to time.
 
 use crate::ui::Ui;
 use crate::ui::bounded::{Bounded, TELL_EVERY};
@@ -8,10 +8,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use uts::ledger::{Ledger, Row};
 use uts_end::memory;
 
-/// How often it is looked what is held.
+/// Time between two looks at what is held.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How often memory is given back after the load has fallen: for a minute.
+/// Times that memory is given back after the load has fallen: for a minute.
 const LOOKS_AFTER: u32 = 12;
 
 /// Looks at the ledger.
@@ -23,17 +23,17 @@ pub struct Watch {
     load: Load,
 }
 
-/// How many clients there were, as far as that is of concern to memory that was freed.
+/// Number of clients that there were, as far as that is of concern to memory that was freed.
 #[derive(Debug, Default)]
 struct Load {
     most: usize,
-    /// How often memory is still to be given back: connections are forgotten some time after their
+    /// Times that memory is still to be given back: connections are forgotten some time after their
     /// end.
     left: u32,
 }
 
 impl Load {
-    /// Whether memory is to be given back to the system: what clients held that are gone.
+    /// True if memory is to be given back to the system: what clients held that are gone.
     fn has_fallen(&mut self, clients: usize) -> bool {
         self.most = self.most.max(clients);
         if clients <= self.most / 2 && self.most > 0 {

@@ -406,7 +406,7 @@ impl Ways {
     }
 }
 
-/// Whether the receiver of data under a profile grants what may be sent.
+/// True if the receiver of data under a profile grants what may be sent.
 pub(in crate::connection) fn grants(profile: &Profile) -> bool {
     profile.mechanism(Function::Flow).is_some_and(|flow| flow.facts.grants)
 }

@@ -110,9 +110,10 @@ impl Connection {
         Some(buffer.written().saturating_sub(buffer.sent()))
     }
 
-    /// How many bytes the peer lets this end send in a flow beyond those that were handed over, as
-    /// soon as it is `least`, or nothing waits to leave, and less than `ahead` waits to leave. Who
-    /// asks before it fetches what it sends holds nothing for a peer that takes nothing.
+    /// Bytes that the peer lets this end send in a flow beyond those that were handed over, as soon
+    /// as there are `least`, or nothing waits to leave, and less than `ahead` waits to leave. A
+    /// caller that asks before it fetches what it sends holds nothing for a peer that takes
+    /// nothing.
     ///
     /// # Errors
     /// [`WriteError`]; [`WriteError::Blocked`] while that is not so.

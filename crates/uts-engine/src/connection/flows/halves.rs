@@ -46,7 +46,8 @@ pub(crate) struct SendHalf {
     pub retransmission: Option<(Choice, retransmission::Slot)>,
     /// What only few mechanisms need.
     pub rare: Option<Box<Rare>>,
-    /// How far it has got, as the connection's credit counts it, and the memory that it holds.
+    /// Position that it has reached, as the connection's credit counts it, and the memory that it
+    /// holds.
     pub counted: u64,
     pub held: usize,
     /// Its place in the order of sending.
@@ -269,9 +270,9 @@ pub(crate) struct Asking {
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
     pub data: Reassembly,
-    /// What of it is counted.
+    /// Counts that are kept of it.
     pub counted: Counted,
-    /// How far its sender had got when it reset it, as it says.
+    /// Position that its sender had reached when it reset it, as it says.
     pub final_sent: Option<u64>,
     /// Nothing of it will be sent beyond that, or beyond its end.
     pub is_final_known: bool,

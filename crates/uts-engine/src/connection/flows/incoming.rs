@@ -1,5 +1,5 @@
-//! What the peer may make this end hold: the credit of the connection (flow.md ), and
-//! the memory of all that has arrived and was not read.
+//! Bounds what the peer may make this end hold: the credit of the connection (flow.md R-33 to
+//! R-38), and the memory of all that has arrived and was not read.
 
 use crate::connection::flows::halves::{Flow, ReceiveHalf};
 use crate::endpoint::budget::Share;
@@ -12,8 +12,8 @@ use uts_functions::sequencing::reassembly::PIECE_MEMORY_BYTES;
 /// Memory of an open flow in which nothing is: its two halves, and its place in the table.
 pub(crate) const FLOW_BYTES: usize = size_of::<Flow>() + 64;
 
-/// Of memory, what others may take than data which follows on all that has arrived: what lies behind
-/// that can be read only with it.
+/// Of memory, what others may take than data which follows on all that has arrived: what lies
+/// behind that can be read only with it.
 const fn but_for_edge(bytes: usize) -> usize {
     bytes - bytes / 8
 }
@@ -24,7 +24,8 @@ const fn set_aside(positions: u64) -> u64 {
     positions.saturating_add(positions / 4)
 }
 
-/// Of memory for what is received, what may be promised: the rest is for what it takes to keep flows.
+/// Of memory for what is received, what may be promised: the rest is for what it takes to keep
+/// flows.
 pub(crate) const fn but_for_flows(bytes: usize) -> usize {
     bytes - bytes / 4
 }
@@ -41,19 +42,19 @@ pub(crate) struct Incoming {
     grant: Grant,
     /// While something is received.
     tuning: Option<Box<Tuning>>,
-    /// How far all flows have got together, those that are gone included.
+    /// Sum of the positions that all flows have reached, those that are gone included.
     received: u64,
     /// Memory that flows take, and of that what is data.
     charge: usize,
     held: u64,
 }
 
-/// What of a flow is counted.
+/// Counts of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
-    /// How far it has got, as a position.
+    /// Position that it has reached.
     received: u64,
-    /// How much of that is consumed, and of this how much the application has not taken.
+    /// Positions of these that are consumed, and of them those that the application has not taken.
     consumed: u64,
     given_up: u64,
     /// Its memory, and of that what is data.
@@ -88,31 +89,31 @@ impl Incoming {
         self.charge
     }
 
-    /// Whether the peer has sent more than it was granted.
+    /// True if the peer has sent more than it was granted.
     pub fn is_exceeded(&self) -> bool {
         self.is_bounded && self.received > self.grant.limit
     }
 
-    /// What was granted and has not come.
+    /// Positions that were granted and have not come.
     #[inline]
     fn promised(&self) -> u64 {
         if self.is_said { self.grant.limit.saturating_sub(self.received) } else { 0 }
     }
 
-    /// What was granted and is not here: it has not come, or was lost.
+    /// Positions that were granted and are not here: they have not come, or were lost.
     #[inline]
     fn awaited(&self) -> u64 {
         let window = self.grant.limit.saturating_sub(self.grant.consumed);
         if self.is_said { window.saturating_sub(self.held) } else { 0 }
     }
 
-    /// What is held and promised, in bytes of memory.
+    /// Memory that is held and promised, in bytes.
     #[inline]
     fn need(&self) -> usize {
         self.charge.saturating_add(set_aside(self.awaited()) as usize)
     }
 
-    /// Whether so many bytes of data can be taken in that follow on others, with no question asked.
+    /// True if so many bytes of data can be taken in that follow on others, with no question asked.
     #[inline]
     pub fn takes(&self, bytes: u64) -> bool {
         if self.is_bounded {
@@ -123,7 +124,7 @@ impl Incoming {
         }
     }
 
-    /// Whether there is room for so many bytes of data, and so many to keep track of them. Such as
+    /// True if there is room for so many bytes of data, and so many to keep track of them. Such as
     /// follow on all that has arrived find room the longest.
     pub fn has_room(&self, data_bytes: u64, around: usize, is_edge: bool) -> bool {
         let kept = set_aside(data_bytes.min(self.awaited())) as usize;
@@ -192,7 +193,7 @@ impl Incoming {
         self.replace(last, Counted { charge: 0, held: 0, ..last });
     }
 
-    /// What is held is drawn from the endpoint's memory, and what is not goes back.
+    /// Draws what is held from the endpoint's memory, and gives back what is not.
     pub fn settle(&mut self) {
         self.share.hold(self.need());
     }
@@ -208,13 +209,13 @@ impl Incoming {
         self.grant_again()
     }
 
-    /// Whether flows take so much that little may be granted.
+    /// True if flows take so much that little may be granted.
     pub fn is_tight(&self) -> bool {
         self.is_said && self.charge > self.share.room() / 2
     }
 
-    /// What may be granted beyond what has come: memory for that is set aside, and some is left for
-    /// flows that are opened.
+    /// Positions that may be granted beyond what has come: memory for them is set aside, and some
+    /// is left for flows that are opened.
     fn grantable(&self) -> u64 {
         but_for_flows(self.share.room()).saturating_sub(self.charge) as u64 / 5 * 4
     }
@@ -262,7 +263,7 @@ impl Incoming {
 }
 
 impl ReceiveHalf {
-    /// How it stands.
+    /// Present counts of it.
     #[inline]
     fn counts(&self) -> Counted {
         let before = self.counted;
@@ -279,7 +280,7 @@ impl ReceiveHalf {
         Counted { received, consumed, given_up, charge, held }
     }
 
-    /// Whether all that will ever be sent of it is known.
+    /// True if all that will ever be sent of it is known.
     pub fn is_final(&self) -> bool {
         self.is_final_known || self.data.end_position().is_some() || self.due_reset().is_some()
     }

@@ -143,7 +143,7 @@ impl Flows {
         if self.next_id.is_multiple_of(2) { Side::Client } else { Side::Server }
     }
 
-    /// Whether there ever was a flow.
+    /// True if there ever was a flow.
     pub fn has_had_any(&self) -> bool {
         self.peers_opened > 0 || self.next_id > 1
     }
@@ -227,7 +227,7 @@ impl Flows {
         self.table.insert(id, Box::new(flow));
     }
 
-    /// What is received of a flow, and what counts it.
+    /// Receiving half of a flow, and what counts it.
     pub fn receiving(&mut self, id: u32) -> Option<(&mut ReceiveHalf, &mut Incoming)> {
         Some((&mut self.table.get_mut(&id)?.receive, &mut self.incoming))
     }
@@ -248,7 +248,7 @@ impl Flows {
         }
     }
 
-    /// Whether the memory that is counted is that of all flows.
+    /// True if the memory that is counted is that of all flows.
     pub fn counts_are_right(&self) -> bool {
         let charges = self.table.values().map(|flow| flow.receive.counted.charge).sum::<usize>();
         let held = self.table.values().map(|flow| flow.send.held).sum::<usize>();
@@ -275,8 +275,8 @@ impl Flows {
         }
     }
 
-    /// Whether there is memory for so many bytes of data, and so many to keep track of them. Such as
-    /// follow on all that has arrived of a flow find room the longest. (flow.md R-37)
+    /// True if there is memory for so many bytes of data, and so many to keep track of them. Such
+    /// as follow on all that has arrived of a flow find room the longest. (flow.md R-37)
     pub fn finds_room(&mut self, data_bytes: u64, around: usize, is_edge: bool) -> bool {
         if self.incoming.has_room(data_bytes, around, is_edge) {
             return true;
@@ -323,7 +323,7 @@ impl Flows {
         Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
     }
 
-    /// Whether a frame that names this flow opens it.
+    /// True if a frame that names this flow opens it.
     pub fn would_open(&self, id: u32) -> bool {
         !self.side().opens(id)
             && !self.table.contains_key(&id)
@@ -503,7 +503,7 @@ impl Flows {
         self.order.only()
     }
 
-    /// How much there is to send and to repeat, if it is less than `most`.
+    /// Bytes that are to be sent and to be repeated, if they are less than `most`.
     pub fn waiting_bytes(&self, most: u64) -> u64 {
         let mut bytes = 0;
         for id in self.order.iter() {

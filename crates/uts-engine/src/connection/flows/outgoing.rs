@@ -1,5 +1,5 @@
-//! What this end may send in all flows together (flow.md ), and what it holds of what
-//! the application has written.
+//! Bounds what this end may send in all flows together (flow.md ), and what it holds of
+//! what the application has written.
 
 use crate::connection::flows::halves::SendHalf;
 use crate::endpoint::budget::Share;
@@ -11,9 +11,9 @@ const WORTH_WAKING_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     share: Share,
-    /// How far they may get together; `u64::MAX` = the peer does not say.
+    /// Sum of the positions that they may reach together; `u64::MAX` = the peer does not say.
     limit: u64,
-    /// How far they have got together, those that are gone included.
+    /// Sum of the positions that they have reached, those that are gone included.
     sent: u64,
     /// Memory of what was written.
     held: usize,
@@ -53,7 +53,7 @@ impl Outgoing {
         self.sent >= self.limit
     }
 
-    /// What is left of the limit.
+    /// Rest of the limit.
     #[inline]
     pub fn spare(&self) -> u64 {
         self.limit.saturating_sub(self.sent)
@@ -86,7 +86,7 @@ impl Outgoing {
         self.settle();
     }
 
-    /// What is held is drawn from the endpoint's memory.
+    /// Draws what is held from the endpoint's memory.
     #[inline]
     pub fn settle(&mut self) {
         self.share.hold(self.held);
@@ -102,7 +102,7 @@ impl Outgoing {
         self.share.room().saturating_sub(self.held)
     }
 
-    /// Whether those who wait for memory are to be told that there is some.
+    /// True if those who wait for memory are to be told that there is some.
     pub fn wakes(&mut self) -> bool {
         self.has_waiting && self.room() >= WORTH_WAKING_BYTES && core::mem::take(&mut self.has_waiting)
     }

@@ -201,7 +201,7 @@ impl Connection {
         self.ways.outbound_mut(Outbound::ask_for_packet);
     }
 
-    /// Whether its peer has yet to answer [`Connection::ask_for_answer`].
+    /// True if its peer has yet to answer [`Connection::ask_for_answer`].
     pub fn is_asked_for_answer(&self) -> bool {
         self.life.phase == Phase::Open && self.life.liveness.answer_by != Time::NEVER
     }

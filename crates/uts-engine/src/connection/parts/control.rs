@@ -42,7 +42,7 @@ impl Control {
         }
     }
 
-    /// What the peer was to answer, if it was said.
+    /// Takes the challenge that the peer was to answer, if it was said.
     pub fn take_challenge(&mut self) -> Option<u64> {
         self.challenge.take().filter(|challenge| challenge.times > 0).map(|challenge| challenge.number)
     }

@@ -17,7 +17,7 @@ pub(crate) enum Signal {
     Expedited(u32, u64),
     /// The application has taken the last of its expedited messages that came.
     ExpeditedAck(u32),
-    /// How far the peer may send in all flows together.
+    /// Bound of what the peer may send in all flows together.
     ConnectionCredit,
     /// How far the peer may send in it.
     Credit(u32),

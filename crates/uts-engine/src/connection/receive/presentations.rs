@@ -1,5 +1,5 @@
-//! What undoes the presentation of messages that arrive: only forms that this end has agreed to are
-//! read (presentation.md ).
+//! Undoes the presentation of messages that arrive: only forms that this end has agreed to are read
+//! (presentation.md ).
 
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use uts_functions::presentation::{self, Presentation as _};
 /// First byte of a message that follows as it is (presentation.md R-10).
 const AS_IT_IS: u8 = 0;
 
-/// How a group's messages are read. They keep their form when the profile changes.
+/// Forms by which a group's messages are read. They keep their form when the profile changes.
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct Presentations {
     pub group: u8,
@@ -63,7 +63,7 @@ mod tests {
     use crate::connection::testing;
     use uts_functions::Function;
 
-    /// Who has agreed to the order of bytes alone is not made to run a decompressor.
+    /// An end that has agreed to the order of bytes alone is not made to run a decompressor.
     #[test]
     fn what_was_not_agreed_is_read_by_nobody() {
         let message = vec![7; 10_000];

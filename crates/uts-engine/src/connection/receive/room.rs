@@ -1,4 +1,4 @@
-//! Whether there is memory for what a packet makes this end hold (flow.md R-37).
+//! Finds memory for what a packet makes this end hold, or tells that there is none (flow.md R-37).
 
 use crate::connection::flows::incoming::{AROUND_BYTES, FLOW_BYTES};
 use crate::connection::parts::Signal;
@@ -6,10 +6,10 @@ use crate::connection::receive::contents::Contents;
 use crate::connection::{CloseReason, Ways};
 use uts_wire::frame::{self, Data, Frame};
 
-/// What a position that is named out of order takes, in bytes: a place among ranges, or in a tree.
+/// Memory of a position that is named out of order, in bytes: a place among ranges, or in a tree.
 const MARK_BYTES: usize = 96;
 
-/// What a packet makes this end hold.
+/// Memory that a packet makes this end hold.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
     data_bytes: u64,
@@ -20,7 +20,7 @@ struct Demand {
 }
 
 impl Ways {
-    /// Whether the packet makes this end hold what it has no memory for.
+    /// True if the packet makes this end hold what it has no memory for.
     pub(in crate::connection) fn lacks_memory(&mut self, index: usize, contents: &Contents<'_, '_>) -> bool {
         let mut demand = Demand { data_bytes: 0, around: 0, is_edge: true };
         let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
@@ -107,7 +107,8 @@ impl Ways {
         }
     }
 
-    /// What is counted of flows has changed, though nobody has read anything: more credit may be due.
+    /// Grants anew when counts of flows have changed, though nobody has read anything: more credit
+    /// may be due.
     pub(in crate::connection) fn grant_again(&mut self) {
         self.flows.make_room();
         if self.flows.incoming.grant_again() {

@@ -209,8 +209,8 @@ impl Reassembly {
         self.settled.run_end(0)
     }
 
-    /// How far the sender has got, as a position: it has sent all below, or given it up. What it has
-    /// given up beyond is not counted before data follows on it. (flow.md R-33)
+    /// Position that the sender has reached: it has sent all below, or given it up. Positions that
+    /// it has given up beyond are not counted before data follows on them. (flow.md R-33)
     #[inline]
     pub fn reached(&self) -> u64 {
         let reached = self.settled.run_end(self.seen);
@@ -388,7 +388,7 @@ impl Reassembly {
         self.settled.len().saturating_sub(1)
     }
 
-    /// Whether data from `start` on follows on all that is settled.
+    /// True if data from `start` on follows on all that is settled.
     pub fn is_next(&self, start: u64) -> bool {
         self.settled.last().map_or(0, |last| last.end) == start
     }
