@@ -496,6 +496,7 @@ mod tests {
                     service.write_all(&vec![2; answer]).unwrap();
                     // What the other side's system does not have yet, its own throws away.
                     while unacknowledged_bytes(&service).unwrap() > 0 {
+                        #[expect(clippy::disallowed_methods, reason = "the system does not say when")]
                         std::thread::sleep(DRAIN_PAUSE_MIN);
                     }
                 });

@@ -385,7 +385,7 @@ mod tests {
             ("uts://h:5000/a/b/", host("h", 5000), "a/b/"),
             ("uts://[::1]:7/x", host("::1", 7), "x"),
             ("uts://[fe80::1%eth0]:7/x", host("fe80::1%eth0", 7), "x"),
-            ("uts://[fe80::1%25eth0]/", host("fe80::1%eth0", PORT), ""),
+            ("uts://[fe80::1%25eth0]", host("fe80::1%eth0", PORT), ""),
             ("uts://192.0.2.1//a%20b%zz", host("192.0.2.1", PORT), "a b%zz"),
         ] {
             assert_eq!(Target::parse(OsStr::new(text)), Ok(Target::Remote(expected, at(path))), "{text}");
