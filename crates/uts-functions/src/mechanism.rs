@@ -355,7 +355,8 @@ pub struct Facts {
     /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
     /// function, parameters name nothing.
     pub lacks: Option<fn(&Params) -> Option<String>>,
-    /// The smallest window, in packets (congestion control).
+    /// The smallest window, in packets, but for the one that a time-out leaves (congestion
+    /// control).
     pub window_packets_min: u8,
     /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
     /// worth it there. Without this function, the defaults.

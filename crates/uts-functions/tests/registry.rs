@@ -201,9 +201,10 @@ fn descriptions_are_whole() {
     assert_none(&found);
 }
 
-/// Each mechanism has a heading on its function's page that names it with its number.
+/// Each mechanism has a heading on its function's page that names it with its number, and below it
+/// each of its parameters with default and range.
 #[test]
-fn pages_name_every_mechanism() {
+fn pages_name_every_mechanism_and_what_its_parameters_may_be() {
     let mut found = Vec::new();
     for f in &spec().function {
         let path = spec_dir().join("functions").join(format!("{}.md", f.name));
@@ -212,17 +213,66 @@ fn pages_name_every_mechanism() {
             continue;
         };
         for m in &f.mechanism {
-            let number = m.number.to_string();
-            let has = |line: &str, word: &str| {
-                line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|w| w == word)
-            };
-            if !page.lines().any(|l| l.starts_with('#') && has(l, &m.name) && has(l, &number)) {
-                let wanted = format!("## {} (mechanism {number}, …)", m.name);
+            let Some(section) = section_of(&page, m) else {
+                let wanted = format!("## {} (mechanism {}, …)", m.name, m.number);
                 found.push(format!("spec/functions/{}.md has no heading `{wanted}`", f.name));
+                continue;
+            };
+            for p in &m.params {
+                let (said, is) = (said_of(&section, &p.name), [p.default, p.min, p.max].map(u64::from));
+                if said != Some(is) {
+                    let at = format!("spec/functions/{}.md, {}, `{}`", f.name, m.name, p.name);
+                    found.push(format!("{at}: default and range are said to be {said:?}, and are {is:?}"));
+                }
             }
         }
     }
     assert_none(&found);
+}
+
+/// What a page says below the heading of a mechanism, in one line.
+fn section_of(page: &str, m: &SpecMechanism) -> Option<String> {
+    let number = m.number.to_string();
+    let has = |line: &str, word: &str| {
+        line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|w| w == word)
+    };
+    let mut lines = page.lines();
+    lines.find(|line| line.starts_with('#') && has(line, &m.name) && has(line, &number))?;
+    Some(
+        lines
+            .take_while(|line| !line.starts_with("## ") && !line.starts_with("### "))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
+}
+
+/// Default, least and largest value of a parameter as a page says them: "`name` (unit, default 3, 1
+/// to 16)", or a row of a table, "| `name` | unit | 3 | 1 to 16 |".
+fn said_of(section: &str, name: &str) -> Option<[u64; 3]> {
+    let row = section.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` |")));
+    let said = match row {
+        Some(row) => row.split('|').skip(1).take(2).collect::<Vec<_>>().join(" "),
+        None => {
+            let (_, behind) = section.split_once(&format!("`{name}` ("))?;
+            behind.split(')').next()?.split_once("default")?.1.to_owned()
+        }
+    };
+    let said = said.replace(',', "");
+    let mut words = said.split_whitespace().map(|word| word.trim_end_matches(':'));
+    let default = words.next()?.parse().ok()?;
+    let words: Vec<&str> = words.collect();
+    let range = words.windows(3).find(|three| three[1] == "to")?;
+    Some([default, range[0].parse().ok()?, range[2].parse().ok()?])
+}
+
+#[test]
+fn what_a_page_says_of_a_parameter_is_read_wherever_it_stands() {
+    let prose = "Parameters `a` (count, default 3,\n1 to 1,600) and `b` (default 0, 0 to 1: 1 = so).";
+    assert_eq!(said_of(prose, "a"), Some([3, 1, 1600]));
+    assert_eq!(said_of(prose, "b"), Some([0, 0, 1]));
+    assert_eq!(said_of(prose, "c"), None);
+    assert_eq!(said_of("| `a` | ms | 60 | 1 to 100 | kept |", "a"), Some([60, 1, 100]));
+    assert_eq!(said_of("`a` (default 1)", "a"), None, "no range");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub struct Words<'a> {
 pub fn curves(words: &Words<'_>, is_log: bool, y_max: Option<f64>, curves: &[Curve]) -> Picture {
     let most = y_max.unwrap_or(f64::INFINITY);
     let xs = || curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
-    let ys = curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)).filter(|y| *y <= most).chain(y_max);
+    let ys = curves.iter().flat_map(|c| c.points.iter().map(|p| p.1));
     let x = match Scale::log(xs()) {
         Some(scale) if is_log => scale,
         _ => {
@@ -115,7 +115,7 @@ pub fn curves(words: &Words<'_>, is_log: bool, y_max: Option<f64>, curves: &[Cur
         legend: curves.iter().map(entry).collect(),
         x: Axis { label: words.x.to_owned(), scale: x },
         panels: vec![Panel {
-            y: Axis { label: words.y.to_owned(), scale: Scale::linear(ys, true) },
+            y: Axis { label: words.y.to_owned(), scale: Scale::linear_up_to(ys, true, most) },
             marks,
             height: HEIGHT,
         }],

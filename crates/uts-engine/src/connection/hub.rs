@@ -11,6 +11,7 @@ use super::packet::{Reason, Room, Shape};
 use super::parts::{PacketSize, Part, has_repair};
 use super::receive::contents::{Contents, Frames, Places};
 use super::receive::incoming::Ecn;
+use super::send::gate::AROUND_BYTES;
 use super::settle::Report;
 use super::{Allowance, Connection, Outbound, Polled};
 use crate::event::{CloseReason, Event};
@@ -239,6 +240,7 @@ impl Connection {
         let probe_size = self.parts.size.probe(now).filter(|bytes| self.is_worth_probing(*bytes));
         let packet_bytes = self.parts.size.current() as u64;
         let goes_on = wants && self.goes_on_unheard();
+        let bytes = if wants { self.bytes_of_next(packet_bytes) } else { packet_bytes };
         let rate_min = self.ways.config.requirements.min_send_rate;
         let outbound = self.ways.outbound.as_mut()?;
         if outbound.probes_due > 0 {
@@ -250,8 +252,11 @@ impl Connection {
             outbound.delivery.under_way().saturating_add(bytes as u64) <= outbound.window_bytes()
         };
         if wants {
-            if outbound.admits(now, packet_bytes, packet_bytes) {
-                let probe = probe_size.filter(|bytes| may_probe(outbound, *bytes));
+            if outbound.admits(now, bytes, packet_bytes) {
+                // A window that has room for the probe alone would have what waits wait for it, and
+                // it may be lost.
+                let with_one = |bytes: usize| bytes + packet_bytes as usize;
+                let probe = probe_size.filter(|bytes| may_probe(outbound, with_one(*bytes)));
                 return Some(probe.map_or(Reason::Admitted, Reason::SizeProbe));
             }
             if goes_on && outbound.admits_unheard(now, packet_bytes, rate_min) {
@@ -268,6 +273,20 @@ impl Connection {
             }
         }
         report_due.then_some(Reason::Report)
+    }
+
+    /// The most that the next packet has, where a full one has `packet_bytes`: less where the
+    /// window has no room for a full one, and all that waits is data that fills none (congestion.md
+    /// C-2).
+    fn bytes_of_next(&self, packet_bytes: u64) -> u64 {
+        let room = |o: &Outbound| o.window_bytes().saturating_sub(o.delivery.under_way());
+        let room = self.ways.outbound.as_ref().map_or(0, room);
+        let is_narrow = room > AROUND_BYTES && room < packet_bytes;
+        if !is_narrow || self.parts.want_more_than_data(&self.ways) {
+            return packet_bytes;
+        }
+        let waiting = self.ways.flows.waiting_bytes(packet_bytes);
+        packet_bytes.min(AROUND_BYTES + 2 * waiting)
     }
 
     /// Whether what is next needs no acknowledgement, and none has come for a time-out.

@@ -162,7 +162,7 @@ impl Connection {
             let newest = lost.packets.iter().rev().find(|(_, sent)| sent.eliciting && !sent.size_probe);
             if newest.is_some_and(|(number, _)| outbound.is_new_timeout(*number)) {
                 outbound.on_timeout();
-                self.tell_timeout(now);
+                self.tell_timeout(now, true);
             }
         }
         self.on_lost(now, &lost);
@@ -235,27 +235,30 @@ impl Connection {
         match outbound.finding.alarm() {
             _ if outbound.loss_at.is_some() => self.find_losses(now),
             Alarm::LoseAll { .. } => {
-                outbound.on_timeout();
                 let rule = Rule::all_below(outbound.ledger.next_number());
                 let lost = outbound.ledger.take_lost(now, &rule);
-                outbound.finding.on_all_lost(rule.below);
-                outbound.delivery.departed = 0;
-                self.tell_timeout(now);
+                // A probe for a larger size that is lost tells of sizes only (RFC 8899 section 3).
+                if lost.packets.iter().any(|(_, sent)| sent.eliciting && !sent.size_probe) {
+                    outbound.on_timeout();
+                    outbound.finding.on_all_lost(rule.below);
+                    outbound.delivery.departed = 0;
+                    self.tell_timeout(now, true);
+                }
                 self.on_lost(now, &lost);
             }
             Alarm::Probe | Alarm::Each => {
                 outbound.on_probe_timeout();
-                self.tell_timeout(now);
+                self.tell_timeout(now, false);
                 self.probe_oldest(now);
             }
         }
     }
 
-    /// A time-out was counted: tells whom it concerns.
-    fn tell_timeout(&mut self, now: Time) {
+    /// A time-out was counted, at which packets are lost or not: tells whom it concerns.
+    fn tell_timeout(&mut self, now: Time, is_loss: bool) {
         let Some(outbound) = &mut self.ways.outbound else { return };
-        let timeout =
-            Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
+        let (in_a_row, next_packet) = (outbound.timeouts, outbound.ledger.next_number());
+        let timeout = Timeout { now, is_loss, in_a_row, next_packet };
         outbound.reducing(|congestion, delivery| congestion.on_timeout(&timeout, delivery));
         self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
@@ -308,7 +311,6 @@ impl Outbound {
     /// so that every sample is unambiguous.
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
-        (self.timeouts, self.unheard) = (0, 0);
         let polls = run.sent.departure.polls;
         // migration.md M-7
         let measures = run.sent.eliciting
@@ -321,7 +323,7 @@ impl Outbound {
             self.timing.on_sample(&mut self.rtt, sample);
             sample
         });
-        self.set_departure();
+        self.on_heard(rtt.is_some());
         Newest { number, sent_at, rtt, polls }
     }
 

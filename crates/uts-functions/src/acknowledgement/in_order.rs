@@ -14,6 +14,8 @@ pub struct InOrder {
     reports: Delayed,
     /// At most [`HELD_MAX`].
     keeps: u16,
+    /// Bytes of the receive buffer that a packet takes; 0 = they are not counted.
+    charge_bytes: u16,
 }
 
 impl InOrder {
@@ -37,6 +39,15 @@ impl InOrder {
                 bold: Bold::Below,
                 what: "packets behind a gap that the receiver keeps; one more, and it gives all of them up",
             },
+            Param {
+                name: "charge",
+                unit: Unit::Bytes,
+                default: 0,
+                min: 0,
+                max: 65_535,
+                bold: Bold::Above,
+                what: "what each of them takes of a buffer of two windows, which keeps no more (0 = they are not counted so)",
+            },
         ],
         needs: &[],
         facts: Facts {
@@ -59,7 +70,8 @@ impl InOrder {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        InOrder { reports: Delayed::build(params, ()), keeps: params.get(2) as u16 }
+        let (keeps, charge_bytes) = (params.get(2) as u16, params.get(3) as u16);
+        InOrder { reports: Delayed::build(params, ()), keeps, charge_bytes }
     }
 }
 
@@ -84,7 +96,10 @@ impl Acknowledgement for InOrder {
         true
     }
 
-    fn keeps(&self) -> usize {
-        self.keeps.into()
+    fn keeps(&self, window_bytes: u64) -> usize {
+        // acknowledgement.md R-22.
+        let buffer_bytes = window_bytes.saturating_mul(2);
+        let within = buffer_bytes.checked_div(self.charge_bytes.into()).unwrap_or(u64::MAX);
+        within.min(self.keeps.into()) as usize
     }
 }

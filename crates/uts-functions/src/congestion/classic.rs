@@ -70,14 +70,18 @@ pub struct Reduced {
 
 /// How the window grows in congestion avoidance, and what a loss takes from it.
 pub trait Adjustment: Clone + Debug + Default + Send + Sync {
-    /// The smallest window, in packets (C-3).
+    /// The smallest window that a reduction leaves, in packets (C-3).
     const PACKETS_MIN: u64 = MIN_PACKETS;
-    /// Whether a time-out counts as a loss.
+    /// Whether a time-out counts as a loss, also where what has timed out does not (C-42).
     const ENDS_AT_TIMEOUT: bool = false;
 
     /// Whether each fast retransmit is a reduction, also of a packet that left before the last one:
     /// a recovery ends when the repeat arrives (C-60).
     const EACH_FAST_RETRANSMIT: bool = false;
+
+    /// Whether a recovery lasts until all has arrived that partial acknowledgements have shown to
+    /// be lost (C-64).
+    const LASTS_OVER_PARTIALS: bool = true;
 
     /// Whether slow start goes on in a window that is as large as the threshold.
     const SLOW_START_AT_THRESHOLD: bool = false;
@@ -180,8 +184,10 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
             || (A::SLOW_START_AT_THRESHOLD && self.window.bytes == self.window.threshold)
     }
 
+    /// A window that was larger does not become smaller than the smallest.
     fn set_window(&mut self, bytes: f64) {
-        let bytes = bytes.max(self.least() as f64).min(WINDOW_MAX_BYTES as f64);
+        let least = self.window.bytes.clamp(self.window.packet_bytes, self.least());
+        let bytes = bytes.max(least as f64).min(WINDOW_MAX_BYTES as f64);
         (self.window.exact, self.window.bytes) = (bytes, bytes as u64);
     }
 
@@ -211,11 +217,18 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
         self.apply(reduced);
     }
 
-    /// The window at its smallest, and slow start up to what a reduction leaves.
-    fn time_out(&mut self, flight: u64) {
+    /// A window of one packet, and slow start up to what a reduction leaves (C-43).
+    fn time_out(&mut self, timeout: &Timeout, flight: u64) {
+        // RFC 5681 section 3.1: what is lost again says nothing new of the path. TCPs before it
+        // took half of a window of one packet.
+        let is_known = timeout.in_a_row > 1 && !A::ENDS_AT_TIMEOUT;
         let reduced = self.adjustment.reduce(&self.window, flight);
         self.collapse();
-        self.window.threshold = (reduced.threshold as u64).max(MIN_PACKETS * self.window.packet_bytes);
+        let packet = self.window.packet_bytes;
+        (self.window.exact, self.window.bytes) = (packet as f64, packet);
+        if !is_known || self.window.threshold == u64::MAX {
+            self.window.threshold = (reduced.threshold as u64).max(MIN_PACKETS * packet);
+        }
     }
 
     fn apply(&mut self, reduced: Reduced) {
@@ -251,7 +264,7 @@ where
             self.apply(Reduced { window, threshold: window });
         }
         // C-11, RFC 9002 section 7.3.2: no growth within recovery.
-        if self.recovery.covers(ack.largest) {
+        if self.recovery.lasts(ack.largest) {
             return;
         }
         if self.recovery.end()
@@ -286,6 +299,9 @@ where
         let begins = A::EACH_FAST_RETRANSMIT && loss.cause == Cause::Duplicates;
         self.on_congestion((loss.largest, loss.next_packet), loss.snapshot.in_flight, begins);
         self.recovery.count_lost(loss.bytes);
+        if loss.cause == Cause::Partial && A::LASTS_OVER_PARTIALS {
+            self.recovery.extend(loss.next_packet);
+        }
         if loss.persistent {
             // C-8, RFC 9002 section 7.6.2, RFC 9438 section 4.8.
             self.collapse();
@@ -294,9 +310,9 @@ where
     }
 
     fn on_timeout(&mut self, timeout: &Timeout, delivery: &Delivery) {
-        // C-42.
-        if A::ENDS_AT_TIMEOUT {
-            self.time_out(delivery.in_flight);
+        // C-42, C-43.
+        if A::ENDS_AT_TIMEOUT || timeout.is_loss {
+            self.time_out(timeout, delivery.in_flight);
             // The time-out answers for all that was sent before it.
             self.recovery.enter(timeout.next_packet);
         }
@@ -315,7 +331,11 @@ where
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        // A window of a time-out stays one.
+        let is_least = self.window.bytes >= self.least();
         self.window.packet_bytes = packet_bytes.max(1);
+        let least = if is_least { self.least() } else { self.window.packet_bytes };
+        self.window.bytes = self.window.bytes.max(least);
         self.set_window(self.window.exact);
         self.window.threshold = self.window.threshold.max(MIN_PACKETS * self.window.packet_bytes);
     }

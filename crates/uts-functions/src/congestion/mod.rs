@@ -304,6 +304,8 @@ pub enum Cause {
 pub struct Timeout {
     /// When the time was over.
     pub now: Time,
+    /// What has timed out counts as lost, as by TCP's retransmission timer. Else it is probed.
+    pub is_loss: bool,
     /// Time-outs since something was acknowledged last, this one included.
     pub in_a_row: u32,
     /// The next packet number to be sent.
@@ -346,8 +348,9 @@ pub trait Congestion: Described + DynClone {
     /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the
     /// same datagram.
     fn on_loss(&mut self, loss: &Loss, delivery: &Delivery);
-    /// Nothing was acknowledged for a time-out. No packet counts as lost for that; a mechanism may
-    /// reduce all the same.
+    /// Nothing was acknowledged for a time-out; `delivery` still counts what has timed out as in
+    /// flight. Where that counts as lost, one packet is the window (C-43), and
+    /// [`Congestion::on_loss`] follows. Else a mechanism may reduce all the same.
     fn on_timeout(&mut self, _timeout: &Timeout, _delivery: &Delivery) {}
     /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its
     /// last reduction.

@@ -134,6 +134,27 @@ mod tests {
         assert_eq!(s.packets(), 2.0);
     }
 
+    /// RFC 5681 section 3.1: one packet, and what is lost again leaves the threshold. Where a
+    /// time-out only probes (RFC 9002), nothing changes.
+    #[test]
+    fn a_time_out_that_loses_leaves_one_packet() {
+        let mut s = script(40, 40 * PACKET);
+        s.time_out(1);
+        assert_eq!(s.packets(), 40.0);
+        for in_a_row in 1..4 {
+            s.lose_by_time_out(in_a_row);
+            assert_eq!((s.packets(), s.mechanism.summary().threshold_bytes), (1.0, 20 * PACKET));
+        }
+        s.lose(40, s.now, true);
+        assert_eq!(s.packets(), 1.0, "persistent congestion raises nothing");
+        s.now += RTT;
+        let windows = [(); 5].map(|()| {
+            s.round();
+            s.packets()
+        });
+        assert_eq!(windows, [2.0, 4.0, 8.0, 16.0, 20.0]);
+    }
+
     #[test]
     fn a_limited_application_earns_nothing() {
         let mut s = script(10, u64::MAX);

@@ -54,6 +54,8 @@ impl Adjustment for HalfOfWindow {
     // C-62.
     const EACH_FAST_RETRANSMIT: bool = true;
     const SLOW_START_AT_THRESHOLD: bool = true;
+    // The first ends the recovery there.
+    const LASTS_OVER_PARTIALS: bool = false;
 
     fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         // C-63.

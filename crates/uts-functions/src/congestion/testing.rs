@@ -79,9 +79,17 @@ impl<M: Congestion> Script<M> {
         self.mechanism.on_ack(&ack, &self.delivery);
     }
 
-    /// Nothing is acknowledged for a time-out.
+    /// Nothing is acknowledged for a time-out, after which nothing counts as lost.
     pub fn time_out(&mut self, in_a_row: u32) {
-        let timeout = Timeout { now: self.now, in_a_row, next_packet: self.now.as_nanos() };
+        let (now, next_packet, is_loss) = (self.now, self.now.as_nanos(), false);
+        let timeout = Timeout { now, is_loss, in_a_row, next_packet };
+        self.mechanism.on_timeout(&timeout, &self.delivery);
+    }
+
+    /// Nothing is acknowledged for a time-out, after which everything in flight counts as lost.
+    pub fn lose_by_time_out(&mut self, in_a_row: u32) {
+        let (now, next_packet, is_loss) = (self.now, self.now.as_nanos() + 1, true);
+        let timeout = Timeout { now, is_loss, in_a_row, next_packet };
         self.mechanism.on_timeout(&timeout, &self.delivery);
     }
 

@@ -29,41 +29,58 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
 /// begins (RFC 9002 section 7.3.2).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
-    /// Packets below this number left before the last period began.
-    below: Option<u64>,
+    /// Packets below this number left before the last period began; 0 = there was none.
+    below: u64,
+    /// What has arrived below this number does not end it: further losses of the flight were found.
+    until: u64,
     /// No packet that left in it is known to have arrived.
     is_under_way: bool,
-    lost_bytes: u64,
+    /// No more is in flight than this can count.
+    lost_bytes: u32,
 }
 
 impl Recovery {
     /// A period that a predecessor has entered, if it has (C-5).
     pub fn of(below: Option<u64>) -> Self {
-        Recovery { below, ..Recovery::default() }
+        Recovery { below: below.unwrap_or(0), until: below.unwrap_or(0), ..Recovery::default() }
     }
 
     /// Packets below this number left before the last period began.
     pub fn below(&self) -> Option<u64> {
-        self.below
+        (self.below > 0).then_some(self.below)
     }
 
     /// Whether the packet of this number left before the last period began: its fate has been
     /// answered already.
     pub fn covers(&self, number: u64) -> bool {
-        self.below.is_some_and(|below| number < below)
+        number < self.below
     }
 
     /// A new period begins, with the packet of this number.
     pub fn enter(&mut self, next_packet: u64) {
-        *self = Recovery { below: Some(next_packet), is_under_way: true, lost_bytes: 0 };
+        *self = Recovery { lost_bytes: 0, ..*self };
+        self.renew(next_packet);
     }
 
     /// The period goes on in a new one: what was lost in it counts in both.
     pub fn renew(&mut self, next_packet: u64) {
-        *self = Recovery { below: Some(next_packet), is_under_way: true, ..*self };
+        *self = Recovery { below: next_packet, until: next_packet, is_under_way: true, ..*self };
     }
 
-    /// A packet that left in the period has arrived, which ends it. Says whether it was under way.
+    /// A partial acknowledgement has shown a further loss of the flight, whose repeat is the next
+    /// packet: the period lasts until that arrives (RFC 6582 section 3.2, step 3).
+    pub fn extend(&mut self, next_packet: u64) {
+        self.until = self.until.max(next_packet);
+        self.is_under_way = true;
+    }
+
+    /// Whether it goes on when the packet of this number has arrived.
+    pub fn lasts(&self, number: u64) -> bool {
+        number < self.until
+    }
+
+    /// A packet has arrived that left in the period, behind all that was found lost, which ends it.
+    /// Says whether it was under way.
     pub fn end(&mut self) -> bool {
         core::mem::take(&mut self.is_under_way)
     }
@@ -75,14 +92,14 @@ impl Recovery {
 
     /// Counts bytes lost in the period.
     pub fn count_lost(&mut self, bytes: u64) {
-        self.lost_bytes = self.lost_bytes.saturating_add(bytes);
+        self.lost_bytes = self.lost_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Counts lost bytes that arrived after all. True once nothing of the period was lost, so that
     /// its reduction was unfounded (RFC 9438 section 4.9).
     pub fn all_spurious(&mut self, bytes: u64) -> bool {
         let had_losses = self.lost_bytes > 0;
-        self.lost_bytes = self.lost_bytes.saturating_sub(bytes);
+        self.lost_bytes = self.lost_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
         had_losses && self.lost_bytes == 0
     }
 }

@@ -58,10 +58,12 @@ pub trait FlowControl: Described + DynClone {
     fn allows(&self, limit: u64, _flow: &Outstanding) -> Allowed {
         Allowed::To(limit)
     }
-    /// Receiver's side: a new limit waits for a packet that leaves anyway.
-    fn rides(&self) -> bool {
+    /// Receiver's side: the limit, which is new, waits for a packet that leaves anyway.
+    fn rides(&self, _state: &Grant) -> bool {
         false
     }
+    /// Receiver's side: the sender is told of this limit.
+    fn on_told(&mut self, _limit: u64) {}
     /// Receiver's side: the application consumed data (or this mechanism has just taken over: call
     /// it once then); a new limit if one should be sent. May enlarge `state.window_bytes` up to its
     /// maximum. Sets `state.limit` to what it returns.

@@ -12,9 +12,11 @@ use core::time::Duration;
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct SlidingWindow {
-    window_bytes: u64,
-    threshold_percent: u64,
-    update_percent: u64,
+    /// The limit that the sender was told of last.
+    told: u64,
+    window_bytes: u32,
+    threshold_percent: u8,
+    update_percent: u8,
     nagle: bool,
     avoids_fragments: bool,
     /// It has set the window, which the engine may have enlarged since.
@@ -56,7 +58,7 @@ impl SlidingWindow {
                 min: 0,
                 max: 100,
                 bold: Bold::Neither,
-                what: "percent of the window that must be consumed for an update; 0 = updates ride on reports",
+                what: "percent of the window that must be consumed for an update that is none of a report's; 0 = half of it, which is the most",
             },
             Param {
                 name: "nagle",
@@ -83,9 +85,10 @@ impl SlidingWindow {
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
         SlidingWindow {
-            window_bytes: u64::from(params.get(0)).max(1),
-            threshold_percent: params.get(1).into(),
-            update_percent: params.get(2).into(),
+            told: 0,
+            window_bytes: params.get(0).max(1),
+            threshold_percent: params.get(1).min(100) as u8,
+            update_percent: params.get(2).min(100) as u8,
             nagle: params.get(3) & 1 == 1,
             avoids_fragments: params.get(3) & 2 == 2,
             has_set: false,
@@ -93,20 +96,24 @@ impl SlidingWindow {
     }
 }
 
+/// Percent of the window that have an update of their own at the latest: who sends may not be able
+/// to use up the rest, where it sends full packets only (RFC 1122 section 4.2.3.3).
+const UPDATE_MAX: u64 = 50;
+
 impl FlowControl for SlidingWindow {
     fn window_bytes(&self) -> u64 {
-        self.window_bytes
+        self.window_bytes.into()
     }
 
     fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {
         // flow.md R-19: what was granted before may be more than a window.
-        let limit = limit.min(flow.done_to.saturating_add(self.window_bytes));
-        let window_max = flow.window_max.min(self.window_bytes);
+        let limit = limit.min(flow.done_to.saturating_add(self.window_bytes()));
+        let window_max = flow.window_max.min(self.window_bytes());
         let (usable, waiting) =
             (limit.saturating_sub(flow.sent_to), flow.written_to.saturating_sub(flow.sent_to));
         // flow.md R-21: what all fits need not wait for more room.
         let is_narrow = waiting > usable
-            && usable.saturating_mul(100) < window_max.saturating_mul(self.threshold_percent);
+            && usable.saturating_mul(100) < window_max.saturating_mul(self.threshold_percent.into());
         // flow.md R-32.
         let is_cut = self.avoids_fragments
             && waiting > usable
@@ -120,29 +127,58 @@ impl FlowControl for SlidingWindow {
         }
     }
 
-    fn rides(&self) -> bool {
+    fn rides(&self, state: &Grant) -> bool {
         // flow.md R-20.
-        self.update_percent == 0
+        let percent = if self.update_percent == 0 { UPDATE_MAX } else { self.update_percent.into() };
+        let step = (state.window_bytes.saturating_mul(percent.min(UPDATE_MAX)) / 100).max(1);
+        state.limit.saturating_sub(self.told) < step
+    }
+
+    fn on_told(&mut self, limit: u64) {
+        self.told = limit;
     }
 
     fn on_consumed(&mut self, state: &mut Grant, _: Time, _: Duration) -> Option<u64> {
         // flow.md R-19: a window that was larger shrinks, and what was granted of it stays granted.
         if !core::mem::replace(&mut self.has_set, true) {
-            state.window_bytes = self.window_bytes.min(state.window_bytes_max);
+            state.window_bytes = self.window_bytes().min(state.window_bytes_max);
+            // What was granted so far was said.
+            self.told = state.limit;
         }
         let limit = state.consumed.saturating_add(state.window_bytes);
-        let step = state.window_bytes.saturating_mul(self.update_percent) / 100;
-        if limit <= state.limit || limit - state.limit < step.max(1) {
-            return None;
-        }
-        state.limit = limit;
-        Some(limit)
+        let is_new = limit > state.limit;
+        state.limit = state.limit.max(limit);
+        is_new.then_some(limit)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// RFC 793: each report has the window. One that moves between reports by the share asked for
+    /// has a packet of its own.
+    #[test]
+    fn a_limit_rides_on_reports_and_goes_alone_by_a_share_of_the_window() {
+        for (update, alone_at) in [(25, 250), (50, 500), (100, 500), (0, 500)] {
+            let mut window = build(&[("window", 1000), ("update", update)]);
+            let mut state = Grant::new(Time::ZERO, window.window_bytes(), 1 << 20);
+            let mut first_alone = |told_at: u64| {
+                let mut alone = (told_at + 1..=told_at + 1000).filter(|consumed| {
+                    state.consumed = *consumed;
+                    let limit = window.on_consumed(&mut state, Time::ZERO, Duration::ZERO);
+                    assert_eq!(limit, Some(consumed + 1000), "each is new");
+                    !window.rides(&state)
+                });
+                let first = alone.next();
+                drop(alone);
+                window.on_told(state.limit);
+                first
+            };
+            assert_eq!(first_alone(0), Some(alone_at));
+            assert_eq!(first_alone(alone_at), Some(2 * alone_at), "from what was told last");
+        }
+    }
 
     fn build(settings: &[(&str, u64)]) -> SlidingWindow {
         SlidingWindow::build(&SlidingWindow::INFO.choice_with(settings).expect("in range").params, ())
@@ -204,12 +240,13 @@ mod tests {
         let mut window = build(&[("window", 10), ("update", 0)]);
         let mut consumed = |window: &mut SlidingWindow, to: u64| {
             state.consumed = to;
-            window.on_consumed(&mut state, Time::ZERO, Duration::ZERO)
+            let limit = window.on_consumed(&mut state, Time::ZERO, Duration::ZERO);
+            limit.map(|limit| (limit, window.rides(&state)))
         };
         assert_eq!(consumed(&mut window, 0), None);
         assert_eq!(consumed(&mut window, 99_990), None, "less than what was granted");
-        assert_eq!(consumed(&mut window, 99_991), Some(100_001));
-        assert!(window.rides());
+        assert_eq!(consumed(&mut window, 99_991), Some((100_001, true)));
+        assert_eq!(consumed(&mut window, 99_995), Some((100_005, false)), "half of the window");
         let mut window = build(&[("window", 1)]);
         let mut state = Grant::new(Time::ZERO, window.window_bytes(), 1 << 20);
         assert_eq!(state.limit, 1);

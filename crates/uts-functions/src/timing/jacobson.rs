@@ -52,7 +52,7 @@ impl Jacobson {
                 min: 10,
                 max: 10_000_000,
                 bold: Bold::Below,
-                what: "the shortest time-out (TCP: 200 ms, 1 s)",
+                what: "the shortest time-out, with what the peer may hold its report back (TCP: 200 ms, 1 s)",
             },
         ],
         needs: &[],
@@ -90,9 +90,13 @@ impl Timing for Jacobson {
     }
 
     fn timeout(&self, state: &RoundTrip) -> Duration {
+        self.timeout_with(state, Duration::ZERO)
+    }
+
+    fn timeout_with(&self, state: &RoundTrip, report_delay: Duration) -> Duration {
         // timing.md R-7 (RFC 9002 section 6.2.1).
         let beyond = state.deviation.saturating_mul(self.deviations.into()).max(self.least());
-        state.smoothed.saturating_add(beyond).max(self.floor())
+        state.smoothed.saturating_add(beyond).saturating_add(report_delay).max(self.floor())
     }
 
     fn loss_delay(&self, state: &RoundTrip) -> Duration {

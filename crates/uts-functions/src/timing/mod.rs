@@ -125,6 +125,10 @@ pub trait Timing: Described + DynClone {
     /// After how long without acknowledgement to probe (before back-off, without the peer's ACK
     /// delay).
     fn timeout(&self, state: &RoundTrip) -> Duration;
+    /// The same, of a peer that may hold its report back for so long (timing.md R-10).
+    fn timeout_with(&self, state: &RoundTrip, report_delay: Duration) -> Duration {
+        self.timeout(state).saturating_add(report_delay)
+    }
     /// How long after a later packet was acknowledged an earlier one counts as lost (RFC 9002
     /// section 6.1.2).
     fn loss_delay(&self, state: &RoundTrip) -> Duration;

@@ -274,9 +274,9 @@ impl Sender {
         if let Some((largest, sent)) = lost.packets.last() {
             self.timeouts += 1;
             let bytes = lost.packets.iter().map(|(_, sent)| sent.bytes).sum();
-            self.delivery.on_lost(bytes);
-            let timeout = Timeout { now, in_a_row: self.timeouts, next_packet };
+            let timeout = Timeout { now, is_loss: true, in_a_row: self.timeouts, next_packet };
             self.congestion.on_timeout(&timeout, &self.delivery);
+            self.delivery.on_lost(bytes);
             let loss = Loss {
                 now,
                 bytes,

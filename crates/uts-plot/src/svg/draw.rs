@@ -2,7 +2,7 @@
 //! axis.
 
 use super::scale::{Scale, Tick};
-use super::text::wide;
+use super::text::{wide, wide_bold};
 use super::{
     Entry, GRID, Ink, Look, Mark, NUMBERED, PAGE, Panel, Picture, QUIET, Quartiles, Shape, Swatch, TEXT,
 };
@@ -75,23 +75,23 @@ pub(super) fn picture(picture: &Picture) -> String {
 fn heading(body: &mut String, picture: &Picture) -> f64 {
     let room = picture.width - 2.0 * MARGIN;
     let mut top = 6.0;
-    for line in wrap(&picture.title, TITLE_SIZE * 1.06, room) {
+    for line in wrap(&picture.title, room, |text| wide_bold(text, TITLE_SIZE)) {
         top += LINE;
         let title = Text { size: TITLE_SIZE, bold: true, ..Text::at(MARGIN, top - 3.0) };
         title.write(body, &line);
     }
-    for line in wrap(&picture.subtitle, SMALL_SIZE, room) {
+    for line in wrap(&picture.subtitle, room, |text| wide(text, SMALL_SIZE)) {
         top += LINE;
         Text { ink: QUIET, ..Text::at(MARGIN, top - 3.0) }.write(body, &line);
     }
     top + 4.0
 }
 
-fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
+fn wrap(text: &str, room: f64, wide: impl Fn(&str) -> f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if wide(line, size) + wide(" ", size) + wide(word, size) <= room => {
+            Some(line) if wide(line) + wide(" ") + wide(word) <= room => {
                 line.push(' ');
                 line.push_str(word);
             }

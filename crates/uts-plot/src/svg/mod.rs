@@ -10,7 +10,7 @@ mod scale;
 mod text;
 
 pub use scale::Scale;
-pub use text::{plain, wide};
+pub use text::{plain, wide, wide_bold};
 
 use std::fmt::Write;
 

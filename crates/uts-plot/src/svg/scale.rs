@@ -51,6 +51,17 @@ impl Scale {
         Scale::Linear { min: low, max: high }
     }
 
+    /// The same over values of which none above `most` is drawn: it ends there if there are any,
+    /// since what leaves the picture ends at its edge.
+    pub fn linear_up_to(values: impl IntoIterator<Item = f64>, from_zero: bool, most: f64) -> Self {
+        let (within, beyond): (Vec<f64>, Vec<f64>) = values.into_iter().partition(|v| *v <= most);
+        let is_cut = beyond.iter().any(|v| v.is_finite());
+        match Scale::linear(within.into_iter().chain(is_cut.then_some(most)), from_zero) {
+            Scale::Linear { min, .. } if is_cut && most > min => Scale::Linear { min, max: most },
+            scale => scale,
+        }
+    }
+
     /// A logarithmic scale over values; `None` unless all are above 0.
     pub fn log(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let (min, max) = ends(values)?;
@@ -208,6 +219,17 @@ mod tests {
         assert_eq!(labels(&Scale::linear([], true)).first().map(String::as_str), Some("0.0"));
         let same = Scale::linear([5.0, 5.0], false);
         assert!(same.place(5.0) > 0.2 && same.place(5.0) < 0.8, "{same:?}");
+    }
+
+    /// What is cut at 60 is not drawn on an axis to 70.
+    #[test]
+    fn an_axis_that_is_cut_ends_where_it_is_cut() {
+        let axis = |values: &[f64], most| Scale::linear_up_to(values.iter().copied(), true, most);
+        assert_eq!(axis(&[3.0, 59.0, 400.0], 60.0), Scale::Linear { min: 0.0, max: 60.0 });
+        assert_eq!(axis(&[3.0, 59.0], 60.0), Scale::linear([3.0, 59.0], true), "nothing is cut");
+        assert_eq!(axis(&[3.0, f64::INFINITY], 60.0), Scale::linear([3.0], true));
+        assert_eq!(axis(&[300.0, 400.0], 60.0), Scale::Linear { min: 0.0, max: 60.0 }, "all is cut");
+        assert_eq!(axis(&[1.0], f64::INFINITY), Scale::linear([1.0], true));
     }
 
     #[test]

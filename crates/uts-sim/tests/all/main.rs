@@ -46,5 +46,7 @@ mod small_paths;
 mod sources;
 mod stream_lines;
 mod tcp_recovery;
+mod tcp_windows;
+mod time_outs;
 mod timely;
 mod turns;

@@ -221,7 +221,11 @@ fn losses_in_a_window_bring_what_fall_and_floyd_published() {
         }
 
         let newreno = lose(NEWRENO, 16, places);
-        assert_eq!((newreno.timeouts, newreno.reductions, newreno.least), (0, 1, 8), "{newreno:?}");
+        // Half, and at the end of the recovery no more than a packet beyond what is in flight (RFC
+        // 6582 section 3.2, step 3): with one loss that is half as well.
+        assert_eq!((newreno.timeouts, newreno.reductions), (0, 1 + usize::from(newreno.least < 8)));
+        assert!(newreno.least == 8 || (count > 1 && newreno.least >= 4), "{newreno:?}");
+        assert!(newreno.burst <= 2, "{newreno:?}");
         // One in a round trip.
         let rounds = newreno.repeated_ms.div_ceil(ROUND.as_millis() as u64);
         assert!(rounds >= count - 1 && rounds <= count, "{newreno:?}");
@@ -264,7 +268,7 @@ fn where_reno_waits_for_the_timer_follows_from_the_window_and_the_places_of_the_
     }
     for (window, places) in [(8, "1,3"), (16, "1,4,6,8"), (32, "1,2,3,4,5"), (64, "1,2,3,4,5,6,7,8")] {
         let newreno = lose(NEWRENO, window, places);
-        assert_eq!((newreno.timeouts, newreno.reductions), (0, 1), "{window}: {places}: {newreno:?}");
+        assert!(newreno.timeouts == 0 && newreno.reductions <= 2, "{window}: {places}: {newreno:?}");
     }
 }
 

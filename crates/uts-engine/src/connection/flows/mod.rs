@@ -294,10 +294,12 @@ impl Flows {
 
     /// A flow has a new limit. The peer is told at once, or by a packet that leaves anyway.
     pub fn tell_limit(&mut self, id: u32, rides: bool) {
-        if rides && let Some(flow) = self.table.get_mut(&id) {
-            flow.receive.has_riding = true;
+        let Some(flow) = self.table.get_mut(&id) else { return };
+        flow.receive.has_riding = rides;
+        if rides {
             self.has_riding = true;
         } else {
+            flow.receive.flow.on_told(flow.receive.grant.limit);
             self.signals.insert(Signal::Credit(id));
         }
     }
@@ -309,6 +311,7 @@ impl Flows {
         }
         for (id, flow) in &mut self.table {
             if core::mem::take(&mut flow.receive.has_riding) {
+                flow.receive.flow.on_told(flow.receive.grant.limit);
                 self.signals.insert(Signal::Credit(*id));
             }
         }
@@ -382,6 +385,18 @@ impl Flows {
     /// The flow that has something to send, if it is one alone.
     pub fn only_to_send(&self) -> Option<u32> {
         self.order.only()
+    }
+
+    /// How much there is to send and to repeat, if it is less than `most`.
+    pub fn waiting_bytes(&self, most: u64) -> u64 {
+        let mut bytes = 0;
+        for id in self.order.iter() {
+            bytes += self.get(id).map_or(0, |flow| flow.send.buffer.waiting_bytes(most));
+            if bytes >= most {
+                return most;
+            }
+        }
+        bytes
     }
 
     /// How many flows have something to send.

@@ -7,7 +7,7 @@ use super::{Part, Token};
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use uts_functions::Time;
-use uts_functions::acknowledgement::Arrivals;
+use uts_functions::acknowledgement::{Acknowledgement as _, Arrivals};
 use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
@@ -35,6 +35,13 @@ impl Part for Report {
             if !is_cumulative {
                 flows.iter_mut().for_each(|(_, flow)| flow.receive.data.confirm_all());
             }
+        }
+        // acknowledgement.md R-20
+        let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+        let is_whole = stack.is_some_and(|stack| stack.acknowledgement.is_cumulative());
+        let repeats = |id| flows.get(id).is_some_and(|flow| flow.send.buffer.wants_to_send(0));
+        if is_whole && packet.reason != Reason::Report && flows.next_to_send(None).is_some_and(repeats) {
+            return;
         }
         let arrivals = &mut inbound.arrivals;
         let rtt = outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);

@@ -8,8 +8,14 @@ use crate::connection::receive::inbound::Inbound;
 use crate::synthesis::ReceiveStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement as _, HELD_MAX, Held};
+use uts_functions::flow::FlowControl as _;
 use uts_functions::mechanism::Promise;
 use uts_wire::frame::{self, Frame};
+
+/// How many packets may be held back that came under a stack.
+fn keeps(stack: &ReceiveStack) -> usize {
+    stack.acknowledgement.keeps(stack.flow.window_bytes())
+}
 
 impl Inbound {
     /// Whether packets are reported only when all data up to theirs is there.
@@ -22,7 +28,7 @@ impl ReceiveHalf {
     /// Whether data that comes under this stack, and begins here, may be given up again. Where it
     /// can be read out of order it cannot.
     pub fn may_give_up(&self, stack: &ReceiveStack, start: u64) -> bool {
-        stack.acknowledgement.keeps() < HELD_MAX
+        keeps(stack) < HELD_MAX
             && start > self.data.contiguous()
             && stack.sequencing.info().facts.promises.contains(&Promise::Order)
     }
@@ -38,7 +44,7 @@ impl Ways {
         contents: &Contents<'_, '_>,
     ) -> bool {
         let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
-        let keeps = stack.map_or(HELD_MAX, |stack| stack.acknowledgement.keeps());
+        let keeps = stack.map_or(HELD_MAX, keeps);
         if keeps >= HELD_MAX || !self.leaves_gap(contents) {
             return false;
         }

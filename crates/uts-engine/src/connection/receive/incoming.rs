@@ -568,7 +568,7 @@ impl Ways {
         if self.receive_rate.is_some() {
             self.grant_at_rate(now);
         } else if has_grown {
-            let rides = flow.receive.flow.rides();
+            let rides = flow.receive.flow.rides(&flow.receive.grant);
             self.flows.tell_limit(id, rides);
         }
     }

@@ -8,7 +8,7 @@ use uts_functions::Time;
 use uts_functions::flow::{self, Allowed, FlowControl as _, Outstanding};
 
 /// What of a full packet is not data, about.
-const AROUND_BYTES: u64 = 60;
+pub(in crate::connection) const AROUND_BYTES: u64 = 60;
 
 /// How far the flows of a group may send.
 #[derive(Clone, Copy)]

@@ -61,6 +61,8 @@ pub(crate) struct Outbound {
     pub unheard: u16,
     /// Packets to send whatever the window says.
     pub probes_due: u8,
+    /// Doublings of the time-out that outlast their row of time-outs (timing.md R-19).
+    pub(super) kept_doublings: u8,
     /// When to look for losses again.
     pub loss_at: Option<Time>,
     pub finding: finding::Slot,
@@ -143,6 +145,7 @@ impl Outbound {
             timeouts: 0,
             unheard: 0,
             probes_due: 0,
+            kept_doublings: 0,
             loss_at: None,
             each: each_of(&finding),
             finding,
@@ -166,7 +169,7 @@ impl Outbound {
     /// Packets go to another place from now on, the next whatever the window says.
     pub fn begin_place(&mut self) {
         self.first_of_place = self.ledger.next_number();
-        self.timeouts = 0;
+        (self.timeouts, self.kept_doublings) = (0, 0);
         self.set_departure();
         self.ask_for_packet();
     }
@@ -333,7 +336,7 @@ impl Outbound {
 
     /// The probe time-out without back-off (RFC 9002 section 6.2.1).
     pub fn probe_timeout(&self) -> Duration {
-        self.timing.timeout(&self.rtt) + self.ack_delay_max()
+        self.timing.timeout_with(&self.rtt, self.ack_delay_max())
     }
 
     /// Whether congestion control still looks for the path's limit.

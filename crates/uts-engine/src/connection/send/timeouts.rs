@@ -75,7 +75,7 @@ impl Outbound {
         if self.each.is_none() {
             return;
         }
-        let timeouts = u8::try_from(self.timeouts).unwrap_or(u8::MAX);
+        let timeouts = u8::try_from(self.doublings()).unwrap_or(u8::MAX);
         let timeout_us = u32::try_from(self.probe_timeout().as_micros()).unwrap_or(u32::MAX);
         if let Some(each) = &mut self.each {
             each.departure = Departure { timeouts, timeout_us, ..Departure::default() };
@@ -107,13 +107,29 @@ impl Outbound {
         }
         match self.finding.alarm() {
             Alarm::Probe | Alarm::Each => {
-                Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
+                let once = finding::wait(self.probe_timeout(), self.kept_doublings.into());
+                Some(self.ledger.last_eliciting_at() + probe_wait(once, self.timeouts))
             }
             Alarm::LoseAll { since } => {
                 let (_, oldest_at) = self.ledger.oldest()?;
-                Some(oldest_at.max(since) + finding::wait(self.probe_timeout(), self.timeouts))
+                Some(oldest_at.max(since) + finding::wait(self.probe_timeout(), self.doublings()))
             }
         }
+    }
+
+    /// How often the time-out has doubled.
+    fn doublings(&self) -> u32 {
+        u32::from(self.kept_doublings).saturating_add(self.timeouts)
+    }
+
+    /// Something is acknowledged, which measures the round trip or does not. It ends the row of
+    /// time-outs. Under Karn's rule what they have doubled is kept until a round trip is measured
+    /// (timing.md R-19).
+    pub fn on_heard(&mut self, measures: bool) {
+        let is_kept = !measures && !self.timing.measures_repeats();
+        self.kept_doublings = if is_kept { self.doublings().min(BACKOFF_MAX) as u8 } else { 0 };
+        (self.timeouts, self.unheard) = (0, 0);
+        self.set_departure();
     }
 
     /// Notes a time-out.

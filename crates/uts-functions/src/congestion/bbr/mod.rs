@@ -12,7 +12,7 @@ mod states;
 
 use super::learnt::bdp_bytes;
 use super::window::{MIN_PACKETS, WINDOW_MAX_BYTES, start};
-use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
+use super::{Ack, Congestion, Context, Delivery, Loss, Summary, Timeout};
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
 use crate::mechanism::{
@@ -195,6 +195,10 @@ impl Congestion for Bbr {
 
     fn on_loss(&mut self, loss: &Loss, delivery: &Delivery) {
         self.0.on_loss(loss, delivery);
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout, delivery: &Delivery) {
+        self.0.on_timeout(timeout, delivery);
     }
 
     fn on_spurious_loss(&mut self, bytes: u64) {
@@ -392,13 +396,22 @@ impl Congestion for Sender {
         self.handle_lost(loss, delivery);
     }
 
+    fn on_timeout(&mut self, timeout: &Timeout, delivery: &Delivery) {
+        if timeout.is_loss {
+            self.begin(delivery.delivered);
+            self.handle_timeout(delivery);
+        }
+    }
+
     fn on_spurious_loss(&mut self, bytes: u64) {
         self.handle_spurious(bytes);
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        // A window of a time-out stays one.
+        let is_least = self.window >= self.min_pipe();
         self.packet_bytes = packet_bytes.max(1);
-        self.window = self.window.max(self.min_pipe());
+        self.window = self.window.max(if is_least { self.min_pipe() } else { self.packet_bytes });
     }
 
     fn window_bytes(&self) -> u64 {

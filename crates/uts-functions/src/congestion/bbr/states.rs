@@ -459,8 +459,8 @@ impl Sender {
         self.losses.count(loss);
         self.undo.lost_bytes = self.undo.lost_bytes.saturating_add(loss.bytes);
         if loss.persistent {
-            // C-8, `OnEnterRTO`; the window then grows by what is acknowledged.
-            self.window = self.min_pipe();
+            // C-8; the window then grows by what is acknowledged.
+            self.window = self.window.min(self.min_pipe());
         }
         if !self.cycle.probe_sample {
             return;
@@ -473,6 +473,16 @@ impl Sender {
             let safe = self.threshold.inflight_at(tx_in_flight, lost, loss.bytes);
             self.handle_inflight_too_high(loss.now, safe, loss.snapshot.app_limited, delivery);
         }
+    }
+
+    /// C-43, `OnEnterRTO`; the window then grows by what is acknowledged.
+    pub(super) fn handle_timeout(&mut self, delivery: &Delivery) {
+        self.note_loss(delivery.delivered);
+        if self.state == State::ProbeRtt {
+            // What is come back to is no larger.
+            self.prior_window = 0;
+        }
+        self.window = self.packet_bytes;
     }
 
     /// `HandleInflightTooHigh`.

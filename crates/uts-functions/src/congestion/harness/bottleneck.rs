@@ -129,7 +129,8 @@ impl Flow {
     fn check(&mut self) {
         let outstanding: u64 = self.sent.values().map(|s| s.bytes).sum();
         assert_eq!(self.delivery.in_flight, outstanding, "bytes in flight are those outstanding");
-        invariants(&self.mechanism, PACKET);
+        let least = self.mechanism.info().facts.window_packets_min;
+        invariants(&self.mechanism, least, PACKET);
     }
 
     fn pacing(&self) -> Rate {
@@ -234,9 +235,9 @@ fn build(choice: &Choice, now: Time, summary: Summary, seed: u64) -> Slot {
 }
 
 /// What holds of every mechanism at every moment.
-pub fn invariants(mechanism: &Slot, packet_bytes: u64) {
+pub fn invariants(mechanism: &Slot, packets_min: u8, packet_bytes: u64) {
     let window = mechanism.window_bytes();
-    let least = u64::from(mechanism.info().facts.window_packets_min) * packet_bytes;
+    let least = u64::from(packets_min) * packet_bytes;
     assert!(
         window >= least || !mechanism.info().promises(Promise::Restraint),
         "window {window} in {}",

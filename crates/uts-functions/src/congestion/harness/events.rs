@@ -3,7 +3,7 @@
 
 use super::bottleneck::invariants;
 use crate::congestion::{
-    Ack, Cause, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary,
+    Ack, Cause, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary, Timeout,
 };
 use crate::mechanism::{Mechanism, Promise};
 use crate::time::Time;
@@ -27,6 +27,10 @@ enum Step {
         count: u8,
         persistent: bool,
     },
+    /// Nothing has come for a time-out; whether everything in flight counts as lost for that.
+    TimeOut {
+        is_loss: bool,
+    },
     /// Packets lost arrive after all.
     Spurious,
     AppLimited,
@@ -42,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(from, count, marked)| Step::Acknowledge { from, count, marked }),
         3 => (any::<u8>(), 1u8..40, prop::bool::weighted(0.1))
             .prop_map(|(from, count, persistent)| Step::Lose { from, count, persistent }),
+        1 => any::<bool>().prop_map(|is_loss| Step::TimeOut { is_loss }),
         1 => Just(Step::Spurious),
         1 => Just(Step::AppLimited),
         1 => prop_oneof![Just(1u64), Just(500), Just(1200), Just(9000), Just(65_507)].prop_map(Step::PacketBytes),
@@ -58,6 +63,10 @@ struct Bench {
     next: u64,
     sent: BTreeMap<u64, (u64, Snapshot)>,
     lost_bytes: u64,
+    /// Time-outs in a row.
+    timeouts: u32,
+    /// Everything was lost at a time-out, and the window has not come up again since.
+    is_restarting: bool,
     rtt_min: Duration,
     /// The largest window so far, of the mechanism in use.
     peak: u64,
@@ -78,6 +87,8 @@ impl Bench {
             next: 0,
             sent: BTreeMap::new(),
             lost_bytes: 0,
+            timeouts: 0,
+            is_restarting: false,
             rtt_min: Duration::from_secs(1000),
         }
     }
@@ -93,6 +104,7 @@ impl Bench {
             Step::Send(count) => self.send(count),
             Step::Acknowledge { from, count, marked } => self.acknowledge(&self.pick(from, count), marked),
             Step::Lose { from, count, persistent } => self.lose(&self.pick(from, count), persistent),
+            Step::TimeOut { is_loss } => self.time_out(is_loss),
             Step::Spurious => self.slot.on_spurious_loss(core::mem::take(&mut self.lost_bytes)),
             Step::AppLimited => self.delivery.set_app_limited(),
             Step::PacketBytes(bytes) => {
@@ -101,7 +113,8 @@ impl Bench {
             }
             Step::Exchange(which) => self.exchange(MECHANISMS[usize::from(which) % MECHANISMS.len()]),
         }
-        invariants(&self.slot, self.packet_bytes);
+        let least = self.mechanism.facts.window_packets_min;
+        invariants(&self.slot, if self.is_restarting { 1 } else { least }, self.packet_bytes);
         let outstanding: u64 = self.sent.values().map(|(bytes, _)| *bytes).sum();
         assert_eq!(self.delivery.in_flight, outstanding);
         self.peak = self.peak.max(self.slot.window_bytes());
@@ -112,6 +125,7 @@ impl Bench {
         let context = Context { now, packet_bytes, summary, past: None, seed: 2 };
         self.slot = Slot::build(&to.choice(), &context).expect("defaults are in range");
         self.mechanism = to;
+        self.is_restarting = false;
         self.peak = self.slot.window_bytes();
     }
 
@@ -129,6 +143,7 @@ impl Bench {
 
     fn acknowledge(&mut self, numbers: &[u64], marked: bool) {
         let Some(largest) = numbers.last().copied() else { return };
+        self.timeouts = 0;
         let prior_in_flight = self.delivery.in_flight;
         let sent_at = self.sent[&largest].1.sent_at;
         for number in numbers {
@@ -153,9 +168,28 @@ impl Bench {
             next_packet: self.next,
         };
         self.slot.on_ack(&ack, &self.delivery);
+        let least = u64::from(self.mechanism.facts.window_packets_min) * self.packet_bytes;
+        self.is_restarting &= self.slot.window_bytes() < least;
         if self.delivery.is_app_limited() && self.mechanism.promises(Promise::Restraint) {
+            // The least that a mechanism has comes back behind a time-out, whatever limits it.
+            let (window, peak) = (self.slot.window_bytes(), self.peak.max(4 * self.packet_bytes));
+            assert!(window <= peak, "{}: {peak} to {window} while limited", self.mechanism.name);
+        }
+    }
+
+    fn time_out(&mut self, is_loss: bool) {
+        self.timeouts += 1;
+        let before = self.slot.window_bytes();
+        let (now, in_a_row, next_packet) = (self.now, self.timeouts, self.next);
+        self.slot.on_timeout(&Timeout { now, is_loss, in_a_row, next_packet }, &self.delivery);
+        self.is_restarting |= is_loss;
+        if is_loss {
+            self.lose(&self.pick(0, u8::MAX), false);
+        }
+        if self.mechanism.promises(Promise::Restraint) {
             let window = self.slot.window_bytes();
-            assert!(window <= self.peak, "{}: {} to {window} while limited", self.mechanism.name, self.peak);
+            assert!(window <= before, "{}: grows after a time-out", self.mechanism.name);
+            assert!(!is_loss || window == self.packet_bytes, "{}: {window} bytes", self.mechanism.name);
         }
     }
 
@@ -221,6 +255,32 @@ fn persistent_congestion_collapses_the_window() {
         bench.apply(&Step::Send(100));
         bench.apply(&Step::Lose { from: 0, count: 255, persistent: true });
         assert!(bench.slot.window_bytes() <= 4 * 1200, "{}", mechanism.name);
+    }
+}
+
+/// C-43: everything in flight is lost at a time-out, and at the next one. The window comes up again
+/// by no more than it was acknowledged, but for the fourth packet, which BBR's least window has.
+#[test]
+fn one_packet_is_the_window_once_everything_in_flight_has_timed_out() {
+    for mechanism in MECHANISMS.iter().filter(|m| m.promises(Promise::Restraint)) {
+        let mut bench = Bench::new(mechanism);
+        let round = |bench: &mut Bench| {
+            bench.apply(&Step::Send(255));
+            bench.apply(&Step::Wait(Duration::from_millis(20)));
+            bench.apply(&Step::Acknowledge { from: 0, count: 255, marked: false });
+        };
+        (0..40).for_each(|_| round(&mut bench));
+        assert!(bench.slot.window_bytes() > 20 * 1200, "{}", mechanism.name);
+        bench.apply(&Step::Send(100));
+        bench.apply(&Step::TimeOut { is_loss: true });
+        bench.apply(&Step::Send(100));
+        assert_eq!(bench.sent.len(), 1, "{}", mechanism.name);
+        bench.apply(&Step::TimeOut { is_loss: true });
+        for least in [1, 4, 8, 16, 32] {
+            let window = bench.slot.window_bytes() / 1200;
+            assert!(window <= least, "{}: {window} packets, not {least}", mechanism.name);
+            round(&mut bench);
+        }
     }
 }
 

@@ -156,6 +156,18 @@ impl SendBuffer {
             && !self.segments.get(self.cursor).is_some_and(is_bytes)
     }
 
+    /// Positions that wait to be sent or repeated, if they are less than `most`.
+    pub fn waiting_bytes(&self, most: u64) -> u64 {
+        let mut waiting = self.written.saturating_sub(self.sent);
+        for range in self.repeat.iter() {
+            if waiting >= most {
+                break;
+            }
+            waiting += range.end - range.start;
+        }
+        waiting.min(most)
+    }
+
     /// Bytes of the message that is sent next, if it is one none of which has been sent.
     pub fn unsent_message(&self) -> Option<usize> {
         let next = self.segments.get(self.index_of(self.sent)).filter(|_| self.repeat.is_empty())?;
