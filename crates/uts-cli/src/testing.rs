@@ -204,7 +204,9 @@ impl Run {
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn({
             let (transport, ui) = (transport.clone(), Arc::new(Json::new(server.clone())));
-            async move { serve::serve(&*transport, &args, ui, Default::default(), async { drop(stopped.await) }).await }
+            async move {
+                serve::serve(&*transport, &args, ui, Default::default(), async { drop(stopped.await) }).await
+            }
         });
         while server.events().is_empty() {
             tokio::task::yield_now().await;

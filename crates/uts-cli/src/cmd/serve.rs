@@ -7,6 +7,7 @@ mod listen;
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
+pub use crate::confine::Confined;
 use crate::dial::Budgets;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
@@ -15,7 +16,6 @@ use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
-pub use crate::confine::Confined;
 pub use limits::confine_to;
 use listen::Wrong;
 use sd_notify::NotifyState;
@@ -39,11 +39,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn run<T: Transport>(
-    transport: &T,
-    args: &ServeArgs,
-    confined: Confined,
-) -> Result<(), Failure> {
+pub async fn run<T: Transport>(transport: &T, args: &ServeArgs, confined: Confined) -> Result<(), Failure> {
     let ui = ui::choose(args.json, args.quiet, false);
     let result = serve(transport, args, ui.clone(), confined, interrupted()).await;
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {

@@ -96,4 +96,3 @@ pub(super) fn confine_calls() -> Result<bool, seccompiler::Error> {
         Err(error) => Err(error),
     }
 }
-

@@ -176,7 +176,7 @@ fn a_profile_that_is_called_as_a_value_is_that_value() {
     assert_eq!(pairs, [("connCapacityProfile", "scavenger")]);
 }
 
-/// What the library builds by a name is what the profile of that name sets.
+/// Requirements that the library builds by a name are those of the profile of that name.
 #[test]
 fn what_the_library_builds_is_the_profile_of_that_name() {
     let lifetime = core::time::Duration::from_millis(150);

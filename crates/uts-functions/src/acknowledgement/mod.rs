@@ -276,7 +276,7 @@ pub trait Acknowledgement: Described + DynClone {
         false
     }
 
-    /// How many packets are held back at most, of flows with a window of so many bytes: one more
+    /// Most packets that are held back, of flows with a window of so many bytes: one more
     /// that would be brings it about that all are given up. Where none may be, it is not taken in.
     fn keeps(&self, _window_bytes: u64) -> usize {
         HELD_MAX

@@ -72,7 +72,7 @@ pub struct Reduced {
 pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// The smallest window that a reduction leaves, in packets (C-3).
     const PACKETS_MIN: u64 = MIN_PACKETS;
-    /// Whether a time-out counts as a loss, also where what has timed out does not (C-42).
+    /// True if a time-out counts as a loss, also where what has timed out does not (C-42).
     const ENDS_AT_TIMEOUT: bool = false;
 
     /// Whether each fast retransmit is a reduction, also of a packet that left before the last one:

@@ -74,7 +74,7 @@ impl Recovery {
         self.is_under_way = true;
     }
 
-    /// Whether it goes on when the packet of this number has arrived.
+    /// True if it goes on when the packet of this number has arrived.
     pub fn lasts(&self, number: u64) -> bool {
         number < self.until
     }

@@ -221,7 +221,7 @@ mod tests {
         assert!(same.place(5.0) > 0.2 && same.place(5.0) < 0.8, "{same:?}");
     }
 
-    /// What is cut at 60 is not drawn on an axis to 70.
+    /// An axis of lines that are cut at 60 does not go to 70.
     #[test]
     fn an_axis_that_is_cut_ends_where_it_is_cut() {
         let axis = |values: &[f64], most| Scale::linear_up_to(values.iter().copied(), true, most);

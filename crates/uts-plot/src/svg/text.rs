@@ -23,12 +23,12 @@ const BOLD: [u16; 95] = [
 /// Any other character, in bold as well: a minus sign, a multiplication sign or an arrow.
 const OTHER: u16 = 838;
 
-/// How wide a text is at a size, at the most.
+/// Greatest width of a text at a size.
 pub fn wide(text: &str, size: f64) -> f64 {
     sum(&PLAIN, text, size)
 }
 
-/// How wide a bold text is at a size, at the most.
+/// Greatest width of a bold text at a size.
 pub fn wide_bold(text: &str, size: f64) -> f64 {
     sum(&BOLD, text, size)
 }

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, TraceKind};
-use uts_functions::{Function, Time, library};
+use uts_functions::{Function, library};
 use uts_path::{Direction, PathConfig, Target};
 use uts_sim::identity::Identities;
 use uts_sim::transfer::{Transfers, checksum};

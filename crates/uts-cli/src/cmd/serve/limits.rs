@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_server_of_files_reads_them_and_nothing_of_the_network() {
-        let limits = limits_of(&["--dir", "/srv/x", "--listen", "127.0.0.1:1", "--authorized-keys", "k/keys"]);
+        let limits =
+            limits_of(&["--dir", "/srv/x", "--listen", "127.0.0.1:1", "--authorized-keys", "k/keys"]);
         assert!(has(&limits.reads, "/srv/x") && has(&limits.reads, "k"), "{limits:?}");
         assert!(!has(&limits.reads, "/etc") && !limits.uses_tcp, "{limits:?}");
         assert!(!has(&limits.writes, "/srv/x"), "{limits:?}");

@@ -12,7 +12,7 @@ use uts_functions::flow::FlowControl as _;
 use uts_functions::mechanism::Promise;
 use uts_wire::frame::{self, Frame};
 
-/// How many packets may be held back that came under a stack.
+/// Most packets that may be held back that came under a stack.
 fn keeps(stack: &ReceiveStack) -> usize {
     stack.acknowledgement.keeps(stack.flow.window_bytes())
 }

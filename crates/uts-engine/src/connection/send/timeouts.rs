@@ -117,7 +117,7 @@ impl Outbound {
         }
     }
 
-    /// How often the time-out has doubled.
+    /// Number of times that the time-out has doubled.
     fn doublings(&self) -> u32 {
         u32::from(self.kept_doublings).saturating_add(self.timeouts)
     }
