@@ -304,7 +304,7 @@ pub enum Cause {
 pub struct Timeout {
     /// When the time was over.
     pub now: Time,
-    /// Packets that have timed out count as lost, as by TCP's retransmission timer. Else one probes.
+    /// Packets that have timed out count as lost, as by TCP's retransmission timer, or one probes.
     pub is_loss: bool,
     /// Time-outs since something was acknowledged last, this one included.
     pub in_a_row: u32,
