@@ -42,6 +42,18 @@ fn the_environment_says_where_a_users_files_are() {
     // The XDG specification: what is not absolute, or empty, does not count.
     expect(at("/home/me/.config/uts"), &[("XDG_CONFIG_HOME", "config"), ("HOME", "/home/me")]);
     expect(at("/home/me/.config/uts"), &[("XDG_CONFIG_HOME", ""), ("HOME", "/home/me")]);
-    expect(None, &[("HOME", "")]);
-    expect(None, &[]);
+    // Without HOME the system's own list of users says it, if it knows the user.
+    let folder = home_of_user().map(|home| home.join(".config/uts"));
+    expect(folder.as_deref(), &[("HOME", "")]);
+    expect(folder.as_deref(), &[]);
+}
+
+/// The home directory of this user in `/etc/passwd`.
+fn home_of_user() -> Option<PathBuf> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let user = rustix::process::getuid().as_raw().to_string();
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let home =
+        fields.filter(|fields| fields.get(2) == Some(&user.as_str())).find_map(|f| f.get(5).copied())?;
+    (!home.is_empty()).then(|| PathBuf::from(home))
 }

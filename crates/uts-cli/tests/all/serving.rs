@@ -167,7 +167,6 @@ fn a_server_is_confined() {
             assert!(threads.len() > 1, "{threads:?}");
             assert!(threads.iter().all(|seccomp| seccomp.ends_with(mode)), "{options:?}: {threads:?}");
         }
-        server.signal(Signal::TERM);
-        server.wait().ok();
+        server.kill();
     }
 }
