@@ -62,8 +62,8 @@ fn main() -> ExitCode {
 fn carry_out(command: &Command) -> Result<(), Failure> {
     // What a thread may not do, those that it begins may not either: now there is one.
     let confined = match command {
-        Command::Serve(serve) => cmd::serve::confine_to(serve)?,
-        _ => cmd::serve::Confined::default(),
+        Command::Serve(serve) => cmd::serve::confine_to(serve),
+        _ => Ok(cmd::serve::Confined::default()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;

@@ -35,27 +35,28 @@ use uts_units::show;
 /// within two seconds.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// Runs `uts serve` until it is interrupted.
+/// Runs `uts serve` until it is interrupted, as it was [confined](confine_to).
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn run<T: Transport>(transport: &T, args: &ServeArgs, confined: Confined) -> Result<(), Failure> {
+pub async fn run<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    confined: Result<Confined, Failure>,
+) -> Result<(), Failure> {
     let ui = ui::choose(args.json, args.quiet, false);
-    let result = serve(transport, args, ui.clone(), confined, interrupted()).await;
+    let result = match confined {
+        Ok(confined) => serve(transport, args, ui.clone(), confined, interrupted()).await,
+        Err(failure) => Err(failure),
+    };
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
         ui.failed(line);
     }
     result
 }
 
-/// Serves until `interrupt` ends.
-pub(crate) async fn serve<T: Transport>(
-    transport: &T,
-    args: &ServeArgs,
-    ui: Arc<dyn Ui>,
-    confined: Confined,
-    interrupt: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+/// Refuses options that leave open who may do what they allow.
+fn check(args: &ServeArgs) -> Result<(), Failure> {
     if args.writable && !args.anyone && args.authorized_keys.is_none() {
         let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
@@ -72,6 +73,18 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
+    Ok(())
+}
+
+/// Serves until `interrupt` ends.
+pub(crate) async fn serve<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    ui: Arc<dyn Ui>,
+    confined: Confined,
+    interrupt: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    check(args)?;
     let offer = offer(args)?;
     if offer.find(tunnel::SERVICE).is_ok() || offer.find(pipe::SERVICE).is_ok() {
         tunnel::make_room_for_sockets();
