@@ -105,6 +105,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_types, reason = "what the system refuses is tried")]
     fn no_program_is_started_and_no_tcp_used() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("bound");

@@ -62,8 +62,8 @@ fn main() -> ExitCode {
 fn carry_out(command: &Command) -> Result<(), Failure> {
     // What a thread may not do, those that it begins may not either: now there is one.
     let confined = match command {
-        Command::Serve(serve) => cmd::serve::confine_to(serve)?,
-        _ => cmd::serve::Confined::default(),
+        Command::Serve(serve) => cmd::serve::confine_to(serve),
+        _ => Ok(cmd::serve::Confined::default()),
     };
     let threads = Budget::of_process();
     let carrying = std::thread::available_parallelism().map_or(1, usize::from).min(threads.threads / 4);

@@ -40,27 +40,28 @@ use watch::Watch;
 /// within two seconds.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// Runs `uts serve` until it is interrupted.
+/// Runs `uts serve` until it is interrupted, as it was [confined](confine_to).
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn run<T: Transport>(transport: &T, args: &ServeArgs, confined: Confined) -> Result<(), Failure> {
+pub async fn run<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    confined: Result<Confined, Failure>,
+) -> Result<(), Failure> {
     let ui = ui::choose(args.json, args.quiet, false);
-    let result = serve(transport, args, ui.clone(), confined, interrupted()).await;
+    let result = match confined {
+        Ok(confined) => serve(transport, args, ui.clone(), confined, interrupted()).await,
+        Err(failure) => Err(failure),
+    };
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
         ui.failed(line);
     }
     result
 }
 
-/// Serves until `interrupt` ends.
-pub(crate) async fn serve<T: Transport>(
-    transport: &T,
-    args: &ServeArgs,
-    ui: Arc<dyn Ui>,
-    confined: Confined,
-    interrupt: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+/// Refuses options that leave open who may do what they allow.
+fn check(args: &ServeArgs) -> Result<(), Failure> {
     if args.writable && !args.anyone && args.authorized_keys.is_none() {
         let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
@@ -77,12 +78,23 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
+    check_beneath(args)
+}
+
+/// Serves until `interrupt` ends.
+pub(crate) async fn serve<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    ui: Arc<dyn Ui>,
+    confined: Confined,
+    interrupt: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    check(args)?;
     tunnel::make_room_for_sockets();
     let budget = ledger::Budget::of_process();
     let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
     let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
     let ledger = Ledger::of_server(&budget);
-    check_beneath(args)?;
     let offer = offer(args, &ledger)?;
     let bounded = Bounded::new(ui.clone(), &ledger);
     let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);

@@ -170,3 +170,15 @@ fn a_server_is_confined() {
         server.kill();
     }
 }
+
+/// Options that are refused leave nothing behind: neither a key nor a directory.
+#[test]
+fn a_server_that_is_refused_has_made_nothing() {
+    let place = Place::new();
+    place.run(&["serve", "--dir", ".", "--writable"]).failed(2, &["--writable: say who may write"]);
+    assert!(!place.path("home/config/uts").exists(), "a key was made");
+    place
+        .run(&["serve", "--dir", "missing", "--writable", "--anyone"])
+        .failed(1, &["uts: --dir missing: no such"]);
+    assert!(!place.path("missing").exists(), "the directory was made");
+}

@@ -223,7 +223,8 @@ fn what_a_receiver_gives_up_is_sent_again() {
                 let Outcome { stats, receiver, took, .. } = carry(&path, 600_000, &properties, None);
                 assert_eq!((stats.bytes_given_up, receiver.positions_skipped), (0, 0), "{properties:?}");
                 assert!(keep == 10 || receiver.dropped_overrun > 0, "{properties:?}: {receiver:?}");
-                assert!(took < Duration::from_secs(60), "{properties:?}: {took:?}");
+                // Losses in a row look like a path of small packets, each with a timer.
+                assert!(took < Duration::from_secs(75), "{properties:?}: {took:?}");
             }
         }
     }

@@ -89,7 +89,7 @@ impl Run {
 /// probes leave: the window is left to persistent congestion (RFC 9002 section 7.6).
 #[test]
 fn one_packet_is_the_window_once_everything_in_flight_has_timed_out() {
-    let named = |function| library::all().into_iter().filter(move |m| m.function == function);
+    let named = |function| library::all().filter(move |m| m.function == function);
     for finding in named(Function::Finding) {
         let loses = !["overtaken", "status"].contains(&finding.name);
         for congestion in named(Function::Congestion).filter(|m| m.name != "none") {

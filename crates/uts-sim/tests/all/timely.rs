@@ -35,6 +35,14 @@ impl Source {
         }
     }
 
+    /// Messages of so many bytes each `every` ms, of use for `lifetime` ms.
+    fn of(bytes: usize, every: u64, lifetime: u64, reliability: Preference) -> Self {
+        let lifetime = Duration::from_millis(lifetime);
+        let mut requirements = Requirements::media(lifetime);
+        requirements.reliability = reliability;
+        Source { bytes, every: Duration::from_millis(every), lifetime, requirements }
+    }
+
     /// What the line has room for, as a share of what is offered.
     fn possible(&self, bits_per_sec: u64) -> f64 {
         let offered = (self.bytes as u64 + AROUND_BYTES) as f64 * 8.0 / self.every.as_secs_f64();
@@ -216,15 +224,9 @@ fn about_as_much_is_in_time_as_the_line_has_room_for() {
 /// What is in time beside others, in bursts, and where the delay varies, is not given up.
 #[test]
 fn where_others_fill_the_queue_or_the_delay_varies_messages_go_on() {
-    let ms = Duration::from_millis;
-    let source = |bytes, every, lifetime, reliability| {
-        let mut requirements = Requirements::media(ms(lifetime));
-        requirements.reliability = reliability;
-        Source { bytes, every: ms(every), lifetime: ms(lifetime), requirements }
-    };
-    let voice = |lifetime| source(160, 20, lifetime, Preference::Avoid);
-    let reliable = |lifetime| source(160, 20, lifetime, Preference::Prefer);
-    let video = |lifetime| source(12_000, 40, lifetime, Preference::Avoid);
+    let voice = |lifetime| Source::of(160, 20, lifetime, Preference::Avoid);
+    let reliable = |lifetime| Source::of(160, 20, lifetime, Preference::Prefer);
+    let video = |lifetime| Source::of(12_000, 40, lifetime, Preference::Avoid);
     let (fast, lossy) = ("rate=10mbit delay=10ms", "rate=10mbit delay=10ms loss=0.05");
     let (medium, varies) = ("rate=4mbit delay=20ms", "rate=10mbit delay=20ms jitter=20ms");
     let varies_more = "rate=1mbit delay=20ms jitter=60ms";
@@ -283,10 +285,8 @@ fn messages_that_need_no_acknowledgement_go_on_without() {
 /// Share in time of what is sent beside a flow that takes what it gets, and is handed over with a
 /// lifetime of `told`; on average of five seeds.
 fn share_beside_others(path: &str, (bytes, every, lifetime): (usize, u64, u64), told: u64) -> f64 {
-    let ms = Duration::from_millis;
-    let mut requirements = Requirements::media(ms(told));
-    requirements.reliability = Preference::Avoid;
-    let source = Source { bytes, every: ms(every), lifetime: ms(lifetime), requirements };
+    let known = Source::of(bytes, every, told, Preference::Avoid);
+    let source = Source { lifetime: Duration::from_millis(lifetime), ..known };
     let shares = (1..=5).map(|seed| {
         let mut run = Run::new(&format!("{path} buffer=50kB overhead=28"), source.clone(), seed);
         run.bulk();
@@ -296,8 +296,8 @@ fn share_beside_others(path: &str, (bytes, every, lifetime): (usize, u64, u64), 
     shares.sum::<f64>() / 5.0
 }
 
-/// Where others fill the queue, a sender that knows how long messages are of use does no worse than
-/// one that sends them all.
+/// A sender that knows how long messages are of use does no worse for it where others fill the
+/// queue.
 #[test]
 fn beside_others_a_lifetime_that_is_known_does_no_harm() {
     let (fast, medium) = ("rate=10mbit delay=10ms", "rate=4mbit delay=20ms");

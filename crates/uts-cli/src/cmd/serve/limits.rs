@@ -27,21 +27,22 @@ const NAMES: [&str; 4] = ["/etc", "/run/systemd/resolve", "/run/resolvconf", "/r
 /// Confines this process to what its options ask for. To be called before there are any threads.
 ///
 /// # Errors
-/// If it cannot be done although the kernel could, or a key cannot be read or made.
+/// If options are refused, if a key cannot be read or made, or if the kernel could confine but does
+/// not.
 pub fn confine_to(args: &ServeArgs) -> Result<Confined, Failure> {
     if args.unconfined {
         return Ok(Confined::default());
     }
+    super::check(args)?;
     // A key that is made at first use is made now, while it still can be.
     if args.cert.is_none() {
         crate::udp::load_key(args.key.as_deref()).map_err(Failure::Failed)?;
     }
-    let limits = limits(args);
-    for dir in &limits.writes {
-        // What is wrong with it is said where it is used.
-        let _ = std::fs::create_dir_all(dir);
+    // So is the directory for logs. A fault of it is told by who writes them.
+    if let Some(logs) = args.log.dir() {
+        let _ = std::fs::create_dir_all(logs);
     }
-    confine(&limits).map_err(|why| Failure::Failed(format!("{why}; --unconfined serves without")))
+    confine(&limits(args)).map_err(|why| Failure::Failed(format!("{why}; --unconfined serves without")))
 }
 
 fn limits(args: &ServeArgs) -> Limits {

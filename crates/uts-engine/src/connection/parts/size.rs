@@ -20,13 +20,10 @@ const STEP_BYTES: usize = 16;
 /// After this long, a larger size is tried again (RFC 8899 section 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// Chance at which losses in a row of packets, none as large as which arrives, are taken for a path
-/// that does not carry them, and at the least how many there must be.
-const CHANCE_OF_BLACK_HOLE: f64 = 2e-7;
-const LOSSES_OF_BLACK_HOLE: f64 = 8.0;
-
-/// Packets by which the path's losses are judged, about: the last ones.
-const FATES_MAX: u8 = 200;
+/// Times in a row that packets are lost, and none as large arrives, after which these may no longer
+/// pass. Of packets of all sizes, of which one in seven is lost, the lost ones are the largest four
+/// times in a row once in 7,000 losses, and eight times once in 500 million.
+const LOSSES_OF_BLACK_HOLE: u8 = 8;
 
 /// Times in a row that packets of the base size vanish, after which the path counts as one that
 /// carries smaller ones only. Once is an outage; twice, since something small must have passed in
@@ -72,9 +69,6 @@ pub(crate) struct PacketSize {
     hole_bytes: u16,
     /// The first of them.
     hole_since: u64,
-    /// Numbers of the last packets that have arrived and that were lost, apart from those of
-    /// `hole_times`.
-    fates: [u8; 2],
 }
 
 impl PacketSize {
@@ -98,7 +92,6 @@ impl PacketSize {
             hole_times: 0,
             hole_bytes: 0,
             hole_since: 0,
-            fates: [0; 2],
         }
     }
 
@@ -189,29 +182,8 @@ impl PacketSize {
             self.holes = 0;
         }
         if self.hole_times > 0 && bytes >= self.hole_bytes.into() && number > self.hole_since {
-            self.note_fates([0, self.hole_times.into()]);
             self.hole_times = 0;
         }
-        self.note_fates([packets, 0]);
-    }
-
-    /// So many packets have arrived, and so many were lost. Older ones count for less and less.
-    fn note_fates(&mut self, fates: [u64; 2]) {
-        for (sum, more) in self.fates.iter_mut().zip(fates) {
-            *sum = sum.saturating_add(u8::try_from(more).unwrap_or(FATES_MAX).min(u8::MAX - FATES_MAX));
-        }
-        if self.fates[0].saturating_add(self.fates[1]) > FATES_MAX {
-            self.fates = self.fates.map(|sum| sum / 2);
-        }
-    }
-
-    /// Losses in a row that are no chance on a path that loses as much as this one (rule of
-    /// succession for its share). Of packets of all sizes, of which one in seven is lost, these
-    /// are 8.
-    fn losses_of_black_hole(&self) -> u8 {
-        let [arrived, lost] = self.fates.map(f64::from);
-        let share = (lost + 1.0) / (arrived + lost + 2.0);
-        (CHANCE_OF_BLACK_HOLE.ln() / share.ln()).ceil().max(LOSSES_OF_BLACK_HOLE) as u8
     }
 
     /// Packets, each with its bytes, were found to be lost, none of them a probe of a size. Says
@@ -219,21 +191,16 @@ impl PacketSize {
     /// arrives, they no longer pass (RFC 8899 section 4.3).
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
-        let (least, mut small) = (usize::from(self.least), 0);
-        let large = lost.filter(|(_, bytes)| {
-            small += u64::from(*bytes <= least);
-            (least + 1..=self.current).contains(bytes)
-        });
+        let large = lost.filter(|(_, bytes)| (usize::from(self.least) + 1..=self.current).contains(bytes));
         let first_and_smallest = large.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
-        self.note_fates([0, small]);
         let Some((since, bytes)) = first_and_smallest else { return false };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         if self.hole_times == 0 {
             (self.hole_since, self.hole_bytes) = (since, bytes);
         }
         self.hole_bytes = self.hole_bytes.min(bytes);
-        self.hole_times = self.hole_times.saturating_add(1);
-        if self.hole_times < self.losses_of_black_hole() {
+        self.hole_times += 1;
+        if self.hole_times < LOSSES_OF_BLACK_HOLE {
             return false;
         }
         // Others were acknowledged, or these would not count as lost: it is no outage.
@@ -442,7 +409,6 @@ mod tests {
         let mut size = begun(1200, 1472);
         size.on_probe_sent();
         size.on_probe_acknowledged(Time::ZERO, 1472);
-        size.on_acknowledged(1, 20, 1472);
         (1..=20).find(|time| {
             let number = 10 * time;
             let packets = lost.iter().map(|bytes| (number, *bytes));
@@ -460,8 +426,7 @@ mod tests {
         let then = |bytes| move |lost: u64| Some((lost + 1, bytes));
         assert_eq!(losses_until_smaller(&[1472], |_| None), Some(8));
         assert_eq!(losses_until_smaller(&[1472], then(1200)), Some(8), "small ones pass");
-        assert_eq!(losses_until_smaller(&[1472], then(1471)), Some(8), "so do all but the largest");
-        assert_eq!(losses_until_smaller(&[1472, 60], then(1471)), Some(13), "small ones are lost as well");
+        assert_eq!(losses_until_smaller(&[1472, 60], then(1471)), Some(8), "so do all but the largest");
         assert_eq!(losses_until_smaller(&[1472], then(1472)), None, "they pass");
         assert_eq!(losses_until_smaller(&[1300], then(1472)), None, "larger ones pass");
         assert_eq!(
@@ -471,26 +436,5 @@ mod tests {
         );
         assert_eq!(losses_until_smaller(&[548], |_| None), None, "the smallest must pass");
         assert_eq!(losses_until_smaller(&[1500], |_| None), None, "larger than now says nothing");
-    }
-
-    /// A path that loses much loses large packets in a row by chance.
-    #[test]
-    fn the_more_is_lost_anyway_the_more_losses_it_takes() {
-        let needed = |arrived: u64, lost: u64| {
-            let mut size = begun(1200, 1472);
-            for number in 0..arrived {
-                size.on_acknowledged(10 + number, 1, 1200);
-                let now_and_then = lost * (number + 1) / arrived - lost * number / arrived;
-                (0..now_and_then)
-                    .for_each(|_| assert!(!size.on_lost(Time::ZERO, [(5, 60), (6, 60)].into_iter())));
-            }
-            (1..100).find(|number| size.on_lost(Time::ZERO, [(2000 + number, 1200)].into_iter()))
-        };
-        assert_eq!(needed(5, 0), Some(8));
-        assert_eq!(needed(1000, 0), Some(8));
-        assert_eq!(needed(1000, 50), Some(8), "one in eleven");
-        let half = needed(1000, 500).expect("in the end");
-        assert!((20..=25).contains(&half), "{half}");
-        assert!(needed(1000, 1500).expect("in the end") > 2 * half - 10);
     }
 }

@@ -28,12 +28,12 @@ const EMPTY_AFTER: Duration = Duration::from_secs(10);
 /// queue on the way. The rest is for the wait for its turn here.
 const QUEUE_PART: u32 = 2;
 
-/// Where less than such a share is in time, it is tried whether less on the way brings more. Where
-/// others fill the queue a trial costs more than it can bring unless nearly all is late.
+/// Share of messages in time below which it is tried if less on the way brings more. A trial beside
+/// others that fill the queue costs more than it can bring, unless nearly all is late (measured in
+/// `uts-sim/tests/all/timely.rs`: at a half it did harm).
 const SHARE_MIN: f64 = 0.25;
 
-/// Where the share falls to such a part of the best, the path is another than the one that was
-/// tried.
+/// Part of the best share below which the path is another than the one that was tried.
 const PART_OF_BEST: f64 = 0.5;
 
 /// After a trial that brought nothing the next one comes so much later, each time twice as much.
