@@ -374,3 +374,25 @@ fn a_client_that_is_killed_and_a_service_that_closes_end_the_stream() {
     first.set_read_timeout(Some(PATIENCE)).expect("set");
     assert!(matches!(first.read(&mut [0; 1]), Ok(0) | Err(_)));
 }
+
+/// A program that is killed takes no leave: nobody is to be refused because of it.
+#[test]
+fn clients_that_were_killed_hold_no_places_of_their_key() {
+    let place = Place::new();
+    let (keys, _) = crate::common::tunnel::key_of(&place, "home");
+    let service = format!("echo={}", echo());
+    let options = ["--pipe", &service, "--authorized-keys", &keys, "--max-per-key", "4"];
+    let server = serve_pipes(&place, &options);
+    let args = ["pipe", "-q", "--pin", &server.fingerprint, &server.address, "echo"];
+    for _ in 0..4 {
+        let mut command = place.command("home", &args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
+        child.stdin.as_mut().expect("piped").write_all(b"x").expect("written");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("read");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+    let asked = fs::File::open(place.write("asked", b"hello")).expect("opened");
+    let ended = place.command("home", &args).stdin(asked).output().expect("it runs");
+    assert_eq!(ended.stdout, b"hello", "{}", String::from_utf8_lossy(&ended.stderr));
+}
