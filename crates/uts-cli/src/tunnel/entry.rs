@@ -209,14 +209,15 @@ struct Early {
 const EARLY_BYTES_MAX: usize = 64 << 10;
 
 impl Early {
-    /// Reads from the socket, and writes to the flow, until that goes no further. An end of what
-    /// the program says is read again later.
+    /// Reads from the socket, and writes to the flow, until who has connected is gone. An end of
+    /// what the program says is read again later.
     async fn pass(&mut self, socket: &mut TcpStream, send: &mut SendFlow, sent: &AtomicU64) -> Unmade {
         loop {
             while self.written_bytes < self.bytes.len() {
                 match send.write(self.rest()).await {
                     Ok(bytes) => self.written_bytes += bytes,
-                    Err(error) => return broken(error).into(),
+                    // The other end takes no more. What it has answered before comes all the same.
+                    Err(_) => return pending().await,
                 }
             }
             sent.store(self.bytes.len() as u64, Relaxed);
