@@ -173,7 +173,9 @@ impl Permits {
         };
         let of = matching(&self.connect, protocol, place.port, key);
         let is_named = of.iter().any(|pattern| pattern.host.has_name(&place.host));
-        let may_be_permitted = match place.host.parse::<IpAddr>() {
+        // A pattern of an address means it on each link: the zone is nothing to judge by.
+        let bare = if zone::is_ipv6(&place.host) { zone::split(&place.host).0 } else { &place.host };
+        let may_be_permitted = match bare.parse::<IpAddr>() {
             Ok(address) => of.iter().any(|pattern| pattern.host.has_address(address)),
             Err(_) => is_named || of.iter().any(|pattern| pattern.host.may_be_meant_by(&place.host)),
         };

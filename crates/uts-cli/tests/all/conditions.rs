@@ -74,7 +74,8 @@ fn addresses_of_a_link_are_reached_by_their_zone() {
         }
     });
     let pipe = format!("echo=[fe80::1%d0]:{port}");
-    let args = ["--authorized-keys", &keys, "--writable", "--forward", "*:*", "--pipe", &pipe];
+    let permit = format!("[fe80::1]:{port}");
+    let args = ["--authorized-keys", &keys, "--writable", "--forward", &permit, "--pipe", &pipe];
     let server = place.serve_at("[fe80::1%d0]:0", &args);
     let at = server.address.rsplit_once(':').expect("a port").1.to_owned();
     for (nth, host) in ["[fe80::1%d0]", "[fe80::1%25d0]"].into_iter().enumerate() {
