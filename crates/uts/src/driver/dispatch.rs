@@ -280,7 +280,7 @@ impl Inner {
             let key = self.per_key.counts().then(|| peer_key(self.engine.peek(handle)?)).flatten();
             let Some(key) = key else { return self.settle(shared, handle, Joined::Yes) };
             let (now, engine) = (shared.clock.now(), &mut self.engine);
-            let joined = self.per_key.join(handle, key, |among| per_key::ask_silent(engine, now, among));
+            let joined = self.per_key.join(handle, key, |other| per_key::ask(engine, now, *other));
             return self.settle(shared, handle, joined);
         }
         self.engine.release(handle);

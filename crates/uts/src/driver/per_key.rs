@@ -1,20 +1,16 @@
 //! How many connections each client's key has at a server, so that no client takes them all.
 //!
 //! A client that was killed leaves connections behind, which would keep it out until their idle
-//! time-out. Where a key has as many as it may, the one of them that has been silent longest is
-//! asked whether its client is there. The new one waits meanwhile. It takes the place if no answer
-//! comes in time, and is refused if one does.
+//! time-out. Where a key has as many as it may, all of them are asked whether their clients are
+//! there. The new one waits meanwhile. It takes the place of one that does not answer in time, and
+//! is refused if all answer.
 
 use crate::fingerprint::Fingerprint;
 use crate::tls::OnRefused;
 use crate::trust::RefusedClient;
-use core::time::Duration;
 use std::collections::BTreeMap;
 use uts_engine::{ConnectionHandle, Endpoint};
 use uts_functions::Time;
-
-/// A client that was heard within this is there.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Connections by the key that their client has shown.
 #[derive(Default)]
@@ -27,12 +23,13 @@ pub(crate) struct PerKey {
     waiting: Vec<Waiting>,
 }
 
-/// A connection that waits for another to answer, or not.
-#[derive(Clone, Copy, Debug)]
+/// A connection that waits for others to answer, or not.
+#[derive(Clone, Debug)]
 struct Waiting {
     new: ConnectionHandle,
     key: Fingerprint,
-    asked: ConnectionHandle,
+    /// Those that have yet to answer.
+    asked: Vec<ConnectionHandle>,
 }
 
 /// Fate of a new connection.
@@ -40,7 +37,7 @@ struct Waiting {
 pub(crate) enum Joined {
     /// It is taken.
     Yes,
-    /// Another is asked whether it is there: see [`PerKey::settled`].
+    /// Others are asked whether they are there: see [`PerKey::settled`].
     Waits,
     /// Its key has as many as it may.
     Refused(String),
@@ -62,28 +59,36 @@ impl PerKey {
         !self.waiting.is_empty()
     }
 
-    /// A client with this key has come. `ask` asks one of the connections given whether it is
-    /// there, and says which.
+    /// A client with this key has come. `ask` asks a connection whether it is there, and says
+    /// whether that could be done.
     pub fn join(
         &mut self,
         handle: ConnectionHandle,
         key: Fingerprint,
-        ask: impl FnOnce(&[ConnectionHandle]) -> Option<ConnectionHandle>,
+        ask: impl FnMut(&ConnectionHandle) -> bool,
     ) -> Joined {
-        let Some(max) = self.max else { return Joined::Yes };
-        let all = self.of.entry(key).or_default();
-        if all.len() < max {
-            all.push(handle);
-            self.keys.insert(handle, key);
+        if self.take(handle, key) {
             return Joined::Yes;
         }
-        let is_asked = |one: &&ConnectionHandle| self.waiting.iter().any(|waiting| waiting.asked == **one);
-        let others: Vec<_> = all.iter().filter(|one| !is_asked(one)).copied().collect();
-        if let Some(asked) = ask(&others) {
-            self.waiting.push(Waiting { new: handle, key, asked });
-            return Joined::Waits;
+        let mut asked = self.of.get(&key).cloned().unwrap_or_default();
+        asked.retain(ask);
+        if asked.is_empty() {
+            return Joined::Refused(self.refuse(key));
         }
-        Joined::Refused(self.refuse(key))
+        self.waiting.push(Waiting { new: handle, key, asked });
+        Joined::Waits
+    }
+
+    /// Counts a connection, if its key may have one more.
+    fn take(&mut self, handle: ConnectionHandle, key: Fingerprint) -> bool {
+        let Some(max) = self.max else { return true };
+        let all = self.of.entry(key).or_default();
+        let has_room = all.len() < max;
+        if has_room {
+            all.push(handle);
+            self.keys.insert(handle, key);
+        }
+        has_room
     }
 
     fn refuse(&self, key: Fingerprint) -> String {
@@ -98,11 +103,18 @@ impl PerKey {
     /// Connections that waited and wait no more, and what becomes of each. `answers` says whether
     /// one has still to answer.
     pub fn settled(&mut self, answers: impl Fn(ConnectionHandle) -> bool) -> Vec<(ConnectionHandle, Joined)> {
-        let (waiting, settled): (Vec<_>, Vec<_>) =
-            core::mem::take(&mut self.waiting).into_iter().partition(|waiting| answers(waiting.asked));
-        self.waiting = waiting;
-        let settle = |Waiting { new, key, .. }| (new, self.join(new, key, |_| None));
-        settled.into_iter().map(settle).collect()
+        let mut settled = Vec::new();
+        for mut waiting in core::mem::take(&mut self.waiting) {
+            waiting.asked.retain(|asked| answers(*asked));
+            if self.take(waiting.new, waiting.key) {
+                settled.push((waiting.new, Joined::Yes));
+            } else if waiting.asked.is_empty() {
+                settled.push((waiting.new, Joined::Refused(self.refuse(waiting.key))));
+            } else {
+                self.waiting.push(waiting);
+            }
+        }
+        settled
     }
 
     /// A connection has ended.
@@ -118,18 +130,13 @@ impl PerKey {
     }
 }
 
-/// Asks the one that has been silent longest whether it is there.
-pub(crate) fn ask_silent(
-    engine: &mut Endpoint,
-    now: Time,
-    among: &[ConnectionHandle],
-) -> Option<ConnectionHandle> {
-    let heard =
-        |handle: &ConnectionHandle| engine.peek(*handle).filter(|c| c.is_open()).map(|c| c.heard_at());
-    let all = among.iter().filter_map(|handle| Some((heard(handle)?, *handle)));
-    let (_, handle) = all.min().filter(|(at, _)| now.since(*at) >= HEARD_WITHIN)?;
-    engine.connection(handle)?.ask_for_answer(now);
-    Some(handle)
+/// Asks a connection whether it is there. False if it has ended.
+pub(crate) fn ask(engine: &mut Endpoint, now: Time, handle: ConnectionHandle) -> bool {
+    let Some(connection) = engine.connection(handle).filter(|connection| connection.is_open()) else {
+        return false;
+    };
+    connection.ask_for_answer(now);
+    true
 }
 
 #[cfg(test)]
@@ -140,7 +147,7 @@ mod tests {
     fn a_key_has_so_many_connections_and_may_come_again_when_one_has_ended() {
         let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
         let mut keys = PerKey::new(2, None);
-        let join = |keys: &mut PerKey, n, key| keys.join(ConnectionHandle(n), key, |_| None);
+        let join = |keys: &mut PerKey, n, key| keys.join(ConnectionHandle(n), key, |_| false);
         assert_eq!((join(&mut keys, 1, a), join(&mut keys, 2, a)), (Joined::Yes, Joined::Yes));
         let Joined::Refused(why) = join(&mut keys, 3, a) else { panic!("it is taken") };
         assert!(why.contains(&a.to_string()) && why.contains("2 connections"), "{why}");
@@ -161,24 +168,25 @@ mod tests {
         let mut keys = PerKey::new(2, None);
         let handle = ConnectionHandle;
         for n in [1, 2] {
-            assert_eq!(keys.join(handle(n), a, |_| None), Joined::Yes);
+            assert_eq!(keys.join(handle(n), a, |_| true), Joined::Yes);
         }
-        assert_eq!(keys.join(handle(3), a, |all| all.first().copied()), Joined::Waits);
-        assert_eq!(keys.join(handle(4), a, |all| all.first().copied()), Joined::Waits);
-        assert!(
-            matches!(keys.join(handle(5), a, |all| all.first().copied()), Joined::Refused(_)),
-            "all are asked"
-        );
+        for n in [3, 4, 5] {
+            assert_eq!(keys.join(handle(n), a, |_| true), Joined::Waits);
+        }
         assert_eq!(keys.settled(|_| true), []);
-        // The first is gone, the second answers.
+        // One is gone: who came first has its place. The others wait for the other one.
         keys.leave(handle(1));
         assert_eq!(keys.settled(|asked| asked == handle(2)), [(handle(3), Joined::Yes)]);
+        assert_eq!(keys.settled(|asked| asked == handle(2)), []);
+        // It answers.
         let settled = keys.settled(|_| false);
-        assert!(matches!(&settled[..], [(new, Joined::Refused(_))] if *new == handle(4)), "{settled:?}");
+        let is_refused = |(_, joined): &(_, Joined)| matches!(joined, Joined::Refused(_));
+        assert!(settled.len() == 2 && settled.iter().all(is_refused), "{settled:?}");
         assert!(!keys.has_waiting());
-        // One that goes while it waits is forgotten.
-        assert_eq!(keys.join(handle(6), a, |all| all.first().copied()), Joined::Waits);
+        // One that goes while it waits is forgotten. None waits for who cannot be asked.
+        assert_eq!(keys.join(handle(6), a, |_| true), Joined::Waits);
         keys.leave(handle(6));
         assert_eq!(keys.settled(|_| false), []);
+        assert!(matches!(keys.join(handle(7), a, |_| false), Joined::Refused(_)));
     }
 }
