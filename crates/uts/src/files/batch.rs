@@ -78,12 +78,31 @@ impl<F: Flows> Conversation<F> {
             }
             Ok::<_, FileError>(())
         };
-        tokio::try_join!(asking, hearing).map(|_| ())
+        both(asking, hearing).await.map(|_| ())
     }
 
     /// Ends the flow in order.
     pub(super) async fn end(mut self) -> Result<(), FileError> {
         Ok(self.send.shutdown().await?)
+    }
+}
+
+/// Says what is to be said, and hears what is answered. A peer that takes no more may have said
+/// why: what it has said is heard to its end first.
+pub(super) async fn both<A, H>(
+    asking: impl Future<Output = Result<A, FileError>>,
+    hearing: impl Future<Output = Result<H, FileError>>,
+) -> Result<(A, H), FileError> {
+    tokio::pin!(asking, hearing);
+    tokio::select! {
+        heard = &mut hearing => {
+            let heard = heard?;
+            Ok((asking.await?, heard))
+        }
+        asked = &mut asking => {
+            let heard = hearing.await?;
+            Ok((asked?, heard))
+        }
     }
 }
 
@@ -101,5 +120,36 @@ where
             error => Err(error),
         },
         reply => Ok(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::{Fault, FaultKind};
+    use super::*;
+    use std::future::{pending, ready};
+    use tokio::task::yield_now;
+
+    fn broken() -> FileError {
+        FileError::Connection("the peer takes no more".into())
+    }
+
+    fn said() -> FileError {
+        FileError::Peer(Fault::new(FaultKind::Protocol, b"", "the disk is full"))
+    }
+
+    #[tokio::test]
+    async fn what_a_peer_says_counts_before_that_it_takes_no_more() {
+        for _ in 0..100 {
+            let late = async {
+                yield_now().await;
+                Err::<(), _>(said())
+            };
+            assert_eq!(both(ready(Err::<(), _>(broken())), late).await, Err(said()));
+            assert_eq!(both(ready(Err::<(), _>(broken())), ready(Err::<(), _>(said()))).await, Err(said()));
+            assert_eq!(both(pending::<Result<(), _>>(), ready(Err::<(), _>(said()))).await, Err(said()));
+            assert_eq!(both(ready(Err::<(), _>(broken())), ready(Ok(2))).await, Err(broken()));
+            assert_eq!(both(ready(Ok(1)), ready(Ok(2))).await, Ok((1, 2)));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Fetching files, on several flows at once.
 
 use super::Flows;
-use super::batch::{Batch, Conversation, next_reply};
+use super::batch::{Batch, Conversation, both, next_reply};
 use super::buffered::BufReader;
 use super::client::{blocking, local, unexpected};
 use super::error::{Fault, FaultKind, FileError};
@@ -78,7 +78,7 @@ impl<F: Flows> Carrier<F> for Fetcher {
             Ok::<_, FileError>(send.flush().await?)
         };
         let mut hearing = Hearing { fetcher: self, group: Group::default(), busy };
-        let ((), rest) = tokio::try_join!(asking, hearing.run(recv, VecDeque::from(asked)))?;
+        let ((), rest) = both(asking, hearing.run(recv, VecDeque::from(asked))).await?;
         Ok(Rest { busy: hearing.busy, ..rest })
     }
 }

@@ -1,6 +1,6 @@
 //! Sending files, on several flows at once.
 
-use super::batch::{Batch, Conversation, next_reply};
+use super::batch::{Batch, Conversation, both, next_reply};
 use super::client::{blocking, local, unexpected};
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::content_after;
@@ -60,7 +60,7 @@ impl<F: Flows> Carrier<F> for Sender {
             }
             Ok::<_, FileError>(send.flush().await?)
         };
-        tokio::try_join!(out, sending.hear(recv, answers))?;
+        both(out, sending.hear(recv, answers)).await?;
         let busy = std::mem::take(&mut *sending.busy.lock().unwrap_or_else(PoisonError::into_inner));
         let busy = batch.into_iter().enumerate().filter(|(i, _)| busy.contains(i)).map(|(_, item)| item);
         Ok(Rest { is_usable: true, untried: Vec::new(), busy: busy.collect() })
