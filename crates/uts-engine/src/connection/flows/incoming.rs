@@ -193,9 +193,12 @@ impl Incoming {
         self.replace(last, Counted { charge: 0, held: 0, ..last });
     }
 
-    /// Draws what is held from the endpoint's memory, and gives back what is not.
+    /// Draws what is held from the endpoint's memory, and gives back what is not. What data that
+    /// lets the application read takes beyond the room for it is not drawn: it would be room for
+    /// more.
     pub fn settle(&mut self) {
-        self.share.hold(self.need());
+        let most = self.share.room().max(self.share.held());
+        self.share.hold(self.need().min(most));
     }
 
     /// Data was consumed: says whether the peer is to be told another limit (flow.md ).
