@@ -124,6 +124,7 @@ pub(crate) async fn serve<T: Transport>(
                 Some(Ok(link)) => {
                     let ledger = ledger.clone();
                     clients.spawn(serve_client(offer.clone(), ledger, link, ui.clone(), stopping.clone()));
+                    watch.on_client(clients.len());
                 }
                 Some(Err(why)) => ui.connection("refused", "a client", &why),
                 None => break Err(Failure::Failed("the socket was closed".into())),

@@ -33,9 +33,14 @@ struct Load {
 }
 
 impl Load {
+    /// So many clients are there.
+    fn rises_to(&mut self, clients: usize) {
+        self.most = self.most.max(clients);
+    }
+
     /// True if memory is to be given back to the system: what clients held that are gone.
     fn has_fallen(&mut self, clients: usize) -> bool {
-        self.most = self.most.max(clients);
+        self.rises_to(clients);
         if clients <= self.most / 2 && self.most > 0 {
             (self.most, self.left) = (clients, LOOKS_AFTER);
         }
@@ -51,6 +56,11 @@ impl Watch {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Watch { ledger: ledger.clone(), told: ledger.rows(), ticks, looked: 0, load: Load::default() }
+    }
+
+    /// A client has come: so many are there. Many may come and go between two looks.
+    pub fn on_client(&mut self, clients: usize) {
+        self.load.rises_to(clients);
     }
 
     /// Waits until it is time to look.
@@ -90,5 +100,9 @@ mod tests {
         let after = (0..100).filter(|_| load.has_fallen(200)).count();
         assert_eq!(after, LOOKS_AFTER as usize);
         assert!(load.has_fallen(90) && load.has_fallen(91));
+        // So it is where clients came and went between two looks.
+        let mut load = Load::default();
+        load.rises_to(40);
+        assert!(load.has_fallen(0));
     }
 }
