@@ -62,7 +62,9 @@ fn a_dictionary_is_shared_by_both_ends() {
         };
         steps.iter().map(line).collect::<Vec<_>>().join("\n")
     };
-    let both = place.serve(&["--dictionary", &dictionary]);
+    // What decompresses needs the receiver's consent.
+    let consent = ["--property", "uts.consent=presentation/zstd"];
+    let both = place.serve(&[&consent[..], &["--dictionary", &dictionary]].concat());
     let steps = copy(&both, &["--dictionary", &dictionary], "both");
     assert!(steps.contains("completed") && !steps.contains("refused"), "{steps}");
     // It may stand in the file of settings.
@@ -70,7 +72,7 @@ fn a_dictionary_is_shared_by_both_ends() {
     place.write("home/config/uts/config.toml", section.as_bytes());
     let steps = copy(&both, &[], "settings");
     assert!(steps.contains("completed") && !steps.contains("refused"), "{steps}");
-    let lacking = place.serve(&[]);
+    let lacking = place.serve(&consent);
     let steps = copy(&lacking, &[], "lacking");
     assert!(steps.contains("refused") && steps.contains("the peer does not have"), "{steps}");
     assert!(steps.contains("dictionary"), "{steps}");
@@ -87,7 +89,7 @@ fn a_file_that_is_no_dictionary_is_named() {
         ("none", "--dictionary none: No such file"),
     ] {
         place.run(&["explain", "--dictionary", file]).failed(2, &[why]);
-        place.run(&["serve", "--dir", ".", "--dictionary", file]).failed(2, &[why]);
+        place.run(&["serve", "--dir", "srv", "--dictionary", file]).failed(2, &[why]);
     }
     let config = format!("[host.box]\naddress = \"127.0.0.1\"\ndictionary = \"{short}\"\n");
     let file = place.write("home/config/uts/config.toml", config.as_bytes());
