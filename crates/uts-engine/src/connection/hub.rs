@@ -173,6 +173,7 @@ impl Connection {
         // What was forged, or has been here before, is no occasion for anything.
         if self.life.last_heard_at == now {
             self.ways.flows.incoming.settle();
+            self.ways.leave_window();
             debug_assert!(self.ways.flows.counts_are_right(), "what is counted is what there is");
             self.renew_keys_if_due(now);
             self.adapt(now, turns);

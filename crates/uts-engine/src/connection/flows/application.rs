@@ -159,7 +159,7 @@ impl Connection {
         let room = capacity.saturating_sub(send.buffer.load_bytes());
         if room == 0 {
             send.writer_waits = true;
-            self.ways.flows.outgoing.has_waiting |= self.ways.flows.outgoing.room() == 0;
+            self.ways.flows.outgoing.has_waiting |= self.ways.lacks_room(id.0);
             return Err(WriteError::Blocked);
         }
         Ok(room)
@@ -185,7 +185,7 @@ impl Connection {
         }
         flow.send.writer_waits = take < data.len();
         self.after_write(now, id.0, take);
-        if take < data.len() && self.ways.flows.outgoing.room() == 0 {
+        if take < data.len() && self.ways.lacks_room(id.0) {
             self.ways.flows.outgoing.has_waiting = true;
         }
         Ok(take)
@@ -541,10 +541,17 @@ impl Ways {
     /// How many bytes a flow may hold that the peer has not acknowledged. What fills the path is
     /// shared by all flows that send: a thousand hold little more than one. What waits for the
     /// peer's credit would fill no path. All flows together hold what the connection has memory for
-    /// (flow.md R-37).
+    /// (flow.md R-37), each no more than four times what it leaves free: flows that are not read
+    /// hold up no others.
     pub(in crate::connection) fn send_capacity(&self, id: u32) -> usize {
         let held = self.flows.get(id).map_or(0, |flow| flow.send.buffer.load_bytes());
-        self.own_capacity(id).min(held.saturating_add(self.flows.outgoing.room()))
+        let all = held.saturating_add(self.flows.outgoing.room());
+        self.own_capacity(id).min(all - all / 5)
+    }
+
+    /// True if a flow that waits to be written waits for memory that others hold.
+    fn lacks_room(&self, id: u32) -> bool {
+        self.send_capacity(id) < self.own_capacity(id)
     }
 
     fn own_capacity(&self, id: u32) -> usize {

@@ -223,6 +223,11 @@ impl Incoming {
         but_for_flows(self.share.room()).saturating_sub(self.charge) as u64 / 5 * 4
     }
 
+    /// Positions that may be granted if nothing has come.
+    pub fn grantable_max(&self) -> u64 {
+        but_for_flows(self.share.room()) as u64 / 5 * 4
+    }
+
     /// The window is at most what there is memory for.
     fn bound_window(&mut self) {
         // The window is what was granted and not consumed: what is held of it has its memory.
@@ -252,14 +257,34 @@ impl Incoming {
         is_new
     }
 
+    /// True if less than a quarter of the window is left.
+    #[inline]
+    fn is_short(&self) -> bool {
+        self.is_said && self.promised() < self.grant.window_bytes / 4
+    }
+
+    /// True if the peer will soon have to wait, and nothing that is consumed brings more.
+    #[inline]
+    pub fn holds_up(&self) -> bool {
+        self.is_bounded && self.is_short()
+    }
+
     /// A message that nobody can read before it is whole takes nearly all of the credit: grants
     /// more, if there is memory (flow.md R-38). Says whether there is a new limit.
     pub fn widen(&mut self) -> bool {
-        if !self.is_said || self.promised() >= self.grant.window_bytes / 4 {
-            return false;
-        }
-        let window = self.held.saturating_mul(2).max(self.grant.window_bytes);
-        let is_new = self.raise(window.min(self.held.saturating_add(self.grantable())), 1);
+        self.is_short() && self.raise_beyond_held(self.held)
+    }
+
+    /// Data that nobody has read takes nearly all of the credit: leaves a window for other flows,
+    /// if there is memory (flow.md R-38). Says whether there is a new limit.
+    pub fn leave_window(&mut self) -> bool {
+        self.raise_beyond_held(self.grant.window_bytes)
+    }
+
+    /// Grants so much beyond what is held, if there is memory.
+    fn raise_beyond_held(&mut self, more: u64) -> bool {
+        let more = more.min(self.grantable());
+        let is_new = self.raise(self.held.saturating_add(more), 1);
         self.settle();
         is_new
     }

@@ -260,6 +260,12 @@ impl Flows {
             && self.table.values().all(|flow| is_so(flow))
     }
 
+    /// Bytes that the window of a flow may grow to: all that may be granted, if it is the only one;
+    /// together no more than half of that, if they are many, for those that come.
+    pub fn share_of_flow(&self) -> u64 {
+        self.incoming.grantable_max() / (2 * self.table.len() as u64).saturating_sub(1).max(1)
+    }
+
     /// Gives back what flows hold and do not need (flow.md R-37).
     fn compact(&mut self) {
         for flow in self.table.values_mut() {

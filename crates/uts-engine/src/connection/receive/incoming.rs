@@ -588,6 +588,7 @@ impl Ways {
             flow.receive.data.let_go();
         }
         self.flows.note_received(id);
+        let share = self.flows.share_of_flow();
         let Some(flow) = self.flows.get_mut(id) else { return };
         let receive = &mut flow.receive;
         receive.grant.consumed = receive.data.consumed();
@@ -605,7 +606,11 @@ impl Ways {
             }
             return;
         }
+        // flow.md R-38: a window grows no further than leaves memory to the others.
+        let most = receive.grant.window_bytes_max;
+        receive.grant.window_bytes_max = most.min(share.max(receive.grant.window_bytes));
         let has_grown = receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some();
+        receive.grant.window_bytes_max = most;
         if self.receive_rate.is_some() {
             self.grant_at_rate(now);
         } else if has_grown {

@@ -116,6 +116,18 @@ impl Ways {
         }
     }
 
+    /// Leaves credit for flows that are read, where others that are not hold most of it (flow.md
+    ///
+    #[inline]
+    pub(in crate::connection) fn leave_window(&mut self) {
+        if self.flows.incoming.holds_up() {
+            self.flows.make_room();
+            if self.flows.incoming.leave_window() {
+                self.flows.signals.insert(Signal::ConnectionCredit);
+            }
+        }
+    }
+
     /// The peer says how far this end may send in all flows together.
     pub(in crate::connection) fn on_connection_credit(
         &mut self,
