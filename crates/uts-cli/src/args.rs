@@ -166,6 +166,9 @@ pub struct ServeArgs {
     /// Most connections at once of one client's key, with --authorized-keys
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
+    /// Make a socket here by which uts ctl lists clients and what is held for them, and ends them
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
     /// Do not confine the server to its files and to the system calls that it needs (Landlock,
     /// seccomp)
     #[arg(long)]

@@ -5,6 +5,7 @@ mod args;
 mod cmd;
 mod config;
 mod confine;
+mod control;
 mod dial;
 mod dictionary;
 mod given;

@@ -64,9 +64,10 @@ pub struct TunnelArgs {
   uts ctl ~/.uts-tunnel
   uts ctl ~/.uts-tunnel set connCapacityProfile=scavenger
   uts ctl ~/.uts-tunnel set --forward 127.0.0.1:8080 connPriority=200
-  uts ctl ~/.uts-tunnel end 17")]
+  uts ctl ~/.uts-tunnel end 17
+  uts ctl /run/uts/control")]
 pub struct CtlArgs {
-    /// Socket of the tunnel: the FILE of uts tunnel --control
+    /// Socket of the tunnel or the server: the FILE of its --control
     #[arg(value_name = "FILE")]
     pub socket: PathBuf,
     /// What to do [default: list]
@@ -77,10 +78,11 @@ pub struct CtlArgs {
     pub json: bool,
 }
 
-/// What to do with a tunnel.
+/// What to do with a tunnel or a server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {
-    /// Print the connection to the server, the forwards, and what they carry, with profiles
+    /// Print the connection to the server, the forwards, and what they carry, with profiles; of a
+    /// server its clients, and what is held for them
     List,
     /// Ask a property from now on: of both directions of the connection, or of connections that a
     /// forward will carry
@@ -92,7 +94,7 @@ pub enum CtlCommand {
         #[arg(long, value_name = "PLACE")]
         forward: Option<String>,
     },
-    /// End a connection that is carried
+    /// End a connection that is carried, or a client of a server
     End {
         /// Its number in the list
         id: u64,

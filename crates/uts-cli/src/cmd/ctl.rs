@@ -1,13 +1,13 @@
-//! `uts ctl`: a tunnel that runs, looked at and changed.
+//! `uts ctl`: a tunnel or a server that runs, looked at and changed.
 
 use super::Failure;
 use crate::args::{CtlArgs, CtlCommand};
-use crate::tunnel::control::{Request, ask, property};
+use crate::control::{Request, ask, property};
 use crate::ui::lines;
 use serde_json::Value;
 use uts_units::show;
 
-/// Asks the tunnel, and prints what it says.
+/// Asks the tunnel or the server, and prints what it says.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -23,9 +23,43 @@ pub async fn run(args: &CtlArgs) -> Result<(), Failure> {
     if args.json {
         lines::print_json(answer);
     } else if request == Request::List {
-        lines::print(&table(&answer));
+        let is_server = answer.get("server").is_some();
+        lines::print(&if is_server { server_table(&answer) } else { table(&answer) });
     }
     Ok(())
+}
+
+/// List of the clients of a server, and of its resources, for people.
+fn server_table(answer: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let clients = all(&answer["clients"]);
+    let count = if clients.len() == 1 { "1 client".to_owned() } else { format!("{} clients", clients.len()) };
+    let mut out = format!("{}: {count}\n", text(&answer["server"]));
+    for client in &clients {
+        let key = client["key"].as_str().unwrap_or("no key");
+        let (id, seconds) = (&client["id"], &client["seconds"]);
+        let line =
+            format!("  {id} {} {}, {key}, {seconds} s\n", text(&client["address"]), text(&client["service"]));
+        out.push_str(&line);
+    }
+    for resource in all(&answer["resources"]) {
+        let is_memory = resource["resource"] == "memory";
+        let amount = |value: &Value| {
+            let amount = value.as_u64().unwrap_or_default();
+            if is_memory { show::bytes(amount) } else { amount.to_string() }
+        };
+        let most = all(&resource["payers"]).first().map_or_else(String::new, |payer| {
+            format!("; {} has {}", text(&payer["name"]), amount(&payer["held"]))
+        });
+        let waiting = match resource["waiting"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(waiting) => format!(", {waiting} wait"),
+        };
+        let (held, total) = (amount(&resource["held"]), amount(&resource["total"]));
+        out.push_str(&format!("{} {held} of {total}{waiting}{most}\n", text(&resource["resource"])));
+    }
+    out
 }
 
 /// A list for people.

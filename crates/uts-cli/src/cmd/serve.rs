@@ -1,6 +1,7 @@
 //! `uts serve`.
 
 mod beneath;
+mod clients;
 mod inventory;
 mod limits;
 mod listen;
@@ -10,6 +11,7 @@ use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 pub use crate::confine::Confined;
+use crate::control::Control;
 use crate::dial::Budget;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
@@ -18,6 +20,7 @@ use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::bounded::Bounded;
 use crate::ui::{self, Served, Start, Ui};
+use clients::Clients;
 use inventory::Inventory;
 pub use limits::confine_to;
 use listen::Wrong;
@@ -39,6 +42,9 @@ use watch::Watch;
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
+
+/// Said of a client, and to it, that `uts ctl` has ended.
+const ENDED: &str = "ended by the operator of the server";
 
 /// Runs `uts serve` until it is interrupted, as it was [confined](confine_to).
 ///
@@ -99,6 +105,7 @@ pub(crate) async fn serve<T: Transport>(
     let bounded = Bounded::new(ui.clone(), &ledger);
     let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);
     let mut watch = Watch::new(&ledger);
+    let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
     let found = look(args).await?;
     ui.start(&Start {
@@ -113,6 +120,11 @@ pub(crate) async fn serve<T: Transport>(
         ui.warning(&warning);
     }
     tokio::pin!(interrupt);
+    let present = Clients::new(listener.local_addr().to_string(), ledger.clone());
+    let mut controls = JoinSet::new();
+    if let Some(control) = control {
+        controls.spawn(control.serve(present.clone()));
+    }
     let (stop, stopping) = state::channel(false);
     let mut clients = JoinSet::new();
     let ended = loop {
@@ -122,8 +134,8 @@ pub(crate) async fn serve<T: Transport>(
             () = watch.next() => watch.tell(&*ui, &left_out, clients.len()),
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
-                    let ledger = ledger.clone();
-                    clients.spawn(serve_client(offer.clone(), ledger, link, ui.clone(), stopping.clone()));
+                    let payers = (ledger.clone(), present.clone());
+                    clients.spawn(serve_client(offer.clone(), payers, link, ui.clone(), stopping.clone()));
                     watch.on_client(clients.len());
                 }
                 Some(Err(why)) => ui.connection("refused", "a client", &why),
@@ -196,7 +208,7 @@ fn offer(args: &ServeArgs, ledger: &Ledger) -> Result<Offer, Failure> {
 
 async fn serve_client<L: Link>(
     offer: Offer,
-    ledger: Ledger,
+    (ledger, present): (Ledger, Arc<Clients>),
     link: L,
     ui: Arc<dyn Ui>,
     mut stopping: Receiver<bool>,
@@ -215,6 +227,7 @@ async fn serve_client<L: Link>(
         }
     };
     ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
+    let entered = present.enter(&address, fingerprint.as_deref(), &link.service());
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
@@ -245,6 +258,7 @@ async fn serve_client<L: Link>(
     };
     let served = tokio::select! {
         served = serving => Some(served),
+        () = entered.ended() => Some(Err(ENDED.to_owned())),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
@@ -254,7 +268,7 @@ async fn serve_client<L: Link>(
     }
     let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
-    link.close(0, "done").await;
+    link.close(0, if why == ENDED { ENDED } else { "done" }).await;
 }
 
 /// Measures for a client, and tells what came of it.

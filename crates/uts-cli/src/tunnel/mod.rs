@@ -12,7 +12,7 @@
 
 pub mod addressed;
 pub mod associate;
-pub mod control;
+pub mod board;
 pub mod datagrams;
 pub mod entry;
 pub mod exit;

@@ -153,15 +153,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn ledger(&self, rows: &[Row]) {
-        let payer =
-            |(name, held): &(String, usize)| json!({"name": lines::line(name.as_str()), "held": held});
-        let row = |row: &Row| {
-            json!({
-                "resource": row.resource.name(), "total": row.total, "held": row.held, "waiting": row.waiting,
-                "payers": row.payers.iter().map(payer).collect::<Vec<_>>(),
-            })
-        };
-        self.emit("ledger", None, json!({"resources": rows.iter().map(row).collect::<Vec<_>>()}));
+        self.emit("ledger", None, json!({"resources": lines::resources(rows)}));
     }
 
     fn done(&self, done: &Done) {

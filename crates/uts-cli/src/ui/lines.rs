@@ -1,10 +1,11 @@
 //! The only place where text leaves the program. Any text may contain what a peer has said. Lost
 //! output is noted, and shows in the exit status ([`output::status`]).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::io::Write;
+use uts::ledger::Row;
 use uts::printable;
 use uts_end::output::{self, Output};
 
@@ -69,6 +70,18 @@ pub fn fail(text: impl Display) {
 /// Writes text of several lines to standard output.
 pub fn print(text: &str) {
     write_lines(&mut Output::Out, text);
+}
+
+/// Resources of a server, and who holds most of them.
+pub fn resources(rows: &[Row]) -> Value {
+    let payer = |(name, held): &(String, usize)| json!({"name": line(name.as_str()), "held": held});
+    let row = |row: &Row| {
+        json!({
+            "resource": row.resource.name(), "total": row.total, "held": row.held, "waiting": row.waiting,
+            "payers": row.payers.iter().map(payer).collect::<Vec<_>>(),
+        })
+    };
+    rows.iter().map(row).collect()
 }
 
 /// Writes one JSON object to standard output, as a line.

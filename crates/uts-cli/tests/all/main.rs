@@ -18,6 +18,7 @@ mod hosts;
 mod installing;
 mod measuring;
 mod moving;
+mod operating;
 mod outputs;
 mod peers;
 mod pipes;

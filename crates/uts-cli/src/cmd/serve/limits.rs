@@ -61,6 +61,8 @@ fn limits(args: &ServeArgs) -> Limits {
     reads.extend(args.wanted.profile.iter().map(PathBuf::from));
     let mut writes = Vec::new();
     writes.extend(args.log.dir());
+    // Its socket is made and removed there.
+    writes.extend(args.control.as_deref().map(directory));
     let secrets = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
     writes.extend(secrets.map(|file| directory(Path::new(&file))));
     if args.writable { &mut writes } else { &mut reads }.extend(args.dir.clone());

@@ -1,32 +1,28 @@
-//! A socket of this host by which the user looks at a tunnel that runs, and changes it.
+//! A socket of this host by which the user looks at a tunnel or a server that runs, and changes it.
 //!
 //! A request is a line of JSON ([`Request`]), the answer another: an object with `error`, or with
 //! what was asked for.
 
-use super::live::Live;
-use super::wire::{Asked, Opening};
-use super::{Connections, Wants, forward, is_for_peer};
-use crate::stream;
+use crate::tunnel::forward;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use uts::Direction;
 use uts::printable::words;
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
-/// The longest answer that is read, in bytes: [`super::CONNECTIONS_MAX`] connections with two
-/// profiles each are well below it.
+/// The longest answer that is read, in bytes: [`crate::tunnel::CONNECTIONS_MAX`] connections with
+/// two profiles each are well below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// How long each side waits for the other.
@@ -58,18 +54,10 @@ pub enum Request {
     },
 }
 
-/// A tunnel, as it can be looked at and changed.
-pub struct Board {
-    /// The server.
-    pub host: String,
-    /// The forwards: what they are called, where they lead, and what is asked of their flows.
-    pub forwards: Vec<(String, String, Arc<Wants>)>,
-    /// What is carried.
-    pub live: Arc<Live>,
-    /// The connection.
-    pub connections: Connections,
-    /// What was asked of the connection while it ran, for those that follow it.
-    pub changed: Mutex<Vec<(String, String)>>,
+/// A program that runs, as it can be looked at and changed.
+pub trait Controlled: Send + Sync + 'static {
+    /// Does what is asked. The error is why not, in one line.
+    fn carry_out(&self, request: Request) -> impl Future<Output = Result<Value, String>> + Send;
 }
 
 /// A socket, which is removed when it is dropped.
@@ -86,7 +74,7 @@ impl Drop for Control {
 }
 
 impl Control {
-    /// Makes the socket. One that a tunnel has left behind is replaced.
+    /// Makes the socket. One that another program has left behind is replaced.
     ///
     /// # Errors
     /// Why it cannot be made, in one line.
@@ -98,7 +86,7 @@ impl Control {
                 return Err(wrong("is there and is no socket; name a file that does not exist".into()));
             }
             if std::os::unix::net::UnixStream::connect(file).is_ok() {
-                return Err(wrong("another tunnel uses it".into()));
+                return Err(wrong("another program uses it".into()));
             }
             fs::remove_file(file).map_err(|error| wrong(error.to_string()))?;
         }
@@ -111,7 +99,7 @@ impl Control {
     }
 
     /// Answers requests of this user, until it is given up.
-    pub async fn serve(self, board: Arc<Board>) {
+    pub async fn serve(self, board: Arc<impl Controlled>) {
         let room = Arc::new(Semaphore::new(ASKING_MAX));
         let own = rustix::process::geteuid().as_raw();
         loop {
@@ -125,96 +113,24 @@ impl Control {
                 tokio::spawn(async move {
                     let _place = place;
                     // Who has gone needs no answer.
-                    let _ = timeout(PATIENCE, board.answer(&mut socket)).await;
+                    let _ = timeout(PATIENCE, answer(&*board, &mut socket)).await;
                 });
             }
         }
     }
 }
 
-impl Board {
-    async fn answer(&self, socket: &mut UnixStream) -> io::Result<()> {
-        let mut line = String::new();
-        let (from, mut to) = socket.split();
-        BufReader::new(from.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
-        let answer = match serde_json::from_str(&line) {
-            Ok(request) => self.carry_out(request).await,
-            Err(error) => Err(format!("a request that is none: {error}")),
-        };
-        let answer = answer.unwrap_or_else(|why| json!({"error": why}));
-        to.write_all(format!("{answer}\n").as_bytes()).await?;
-        to.shutdown().await
-    }
-
-    async fn carry_out(&self, request: Request) -> Result<Value, String> {
-        match request {
-            Request::List => Ok(self.list()),
-            Request::Set { name, value, forward: Some(forward) } => {
-                let found = self.forwards.iter().find(|(name, ..)| *name == forward);
-                let (_, _, wants) = found.ok_or_else(|| {
-                    let names: Vec<&str> = self.forwards.iter().map(|(name, ..)| name.as_str()).collect();
-                    format!("no forward `{forward}`; there are {}", names.join(", "))
-                })?;
-                wants.set(&name, &value)?;
-                Ok(json!({"set": name, "forward": forward}))
-            }
-            Request::Set { name, value, forward: None } => self.set(name, value).await,
-            Request::End { id } if self.live.end(id) => Ok(json!({"ended": id})),
-            Request::End { id } => Err(format!("no connection {id}")),
-        }
-    }
-
-    fn list(&self) -> Value {
-        let connection = self.connections.borrow().clone();
-        let connection = connection.map(|connection| {
-            let (facts, stats) = (connection.facts(), connection.stats());
-            let profile = |direction| connection.profile(direction).map(|profile| profile.to_string());
-            json!({
-                "address": connection.remote_addr().map(|address| address.to_string()),
-                "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
-                "exchanges": stats.exchanges,
-                "properties": connection.requirements().settings(),
-                "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
-            })
-        });
-        let forwards: Vec<Value> = self
-            .forwards
-            .iter()
-            .map(|(name, to, wants)| json!({"name": name, "to": to, "properties": wants.all()}))
-            .collect();
-        json!({
-            "host": self.host, "connection": connection, "forwards": forwards, "carried": self.live.list(),
-        })
-    }
-
-    /// Asks a property of what is sent here, and of what the server sends.
-    async fn set(&self, name: String, value: String) -> Result<Value, String> {
-        let Some(connection) = self.connections.borrow().clone() else {
-            return Err("there is no connection to the server at present".to_owned());
-        };
-        connection.set_property(&name, &value).map_err(|error| error.to_string())?;
-        {
-            let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-            changed.retain(|(before, _)| *before != name);
-            changed.push((name.clone(), value.clone()));
-        }
-        if !is_for_peer(&name) {
-            return Ok(json!({"set": name, "at": "this end"}));
-        }
-        let asked = async {
-            let flow = connection.open_flow(uts::FlowOptions::default()).await;
-            let (mut send, mut recv) = flow.map_err(io::Error::other)?.split();
-            let opening = Opening { asked: Asked::Properties, properties: vec![(name.clone(), value)] };
-            send.write_all(&opening.emit()).await?;
-            send.shutdown().await?;
-            stream::read_answer(&mut recv).await
-        };
-        match asked.await {
-            Ok(Ok(_)) => Ok(json!({"set": name, "at": "both ends"})),
-            Ok(Err(refused)) => Err(format!("set at this end; the server refuses it: {refused}")),
-            Err(error) => Err(format!("set at this end; the server was not told: {error}")),
-        }
-    }
+async fn answer(board: &impl Controlled, socket: &mut UnixStream) -> io::Result<()> {
+    let mut line = String::new();
+    let (from, mut to) = socket.split();
+    BufReader::new(from.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => board.carry_out(request).await,
+        Err(error) => Err(format!("a request that is none: {error}")),
+    };
+    let answer = answer.unwrap_or_else(|why| json!({"error": why}));
+    to.write_all(format!("{answer}\n").as_bytes()).await?;
+    to.shutdown().await
 }
 
 /// The longest path of a socket, in bytes (unix(7)).
@@ -233,7 +149,7 @@ fn fits(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Asks a tunnel.
+/// Asks a tunnel or a server.
 ///
 /// # Errors
 /// What it says, or why it cannot be asked, in one line.
@@ -241,7 +157,7 @@ pub async fn ask(file: &Path, request: &Request) -> Result<Value, String> {
     fits(file).map_err(|why| format!("{}: {why}", file.display()))?;
     let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("{}: no such socket", file.display()),
-        io::ErrorKind::ConnectionRefused => format!("{}: no tunnel uses it any more", file.display()),
+        io::ErrorKind::ConnectionRefused => format!("{}: no program uses it any more", file.display()),
         _ => format!("{}: {}", file.display(), words(&error)),
     };
     let answered = timeout(PATIENCE, async {
@@ -254,7 +170,7 @@ pub async fn ask(file: &Path, request: &Request) -> Result<Value, String> {
     });
     let Ok(answer) = answered.await else { return Err(format!("{}: no answer", file.display())) };
     let answer: Value = serde_json::from_str(&answer.map_err(wrong)?)
-        .map_err(|_| format!("{}: what answers there is no tunnel", file.display()))?;
+        .map_err(|_| format!("{}: what answers there is neither a tunnel nor a server", file.display()))?;
     match answer.get("error").and_then(Value::as_str) {
         Some(why) => Err(why.to_owned()),
         None => Ok(answer),
