@@ -1,7 +1,7 @@
 //! Connections that others begin: from a client's first packet to the connection that is accepted.
 
 use super::crowd::Held;
-use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
+use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES, reflectors};
 use crate::connection::{self, Birth, Connection, Place, Side};
 use crate::endpoint::budget::Stores;
 use crate::event::ConnectionHandle;
@@ -37,6 +37,10 @@ impl Endpoint {
     ) -> Option<ConnectionHandle> {
         let server = self.config.server.clone()?;
         self.strangers += 1;
+        // M-15
+        if reflectors::is_one(remote) {
+            return None;
+        }
         if datagram.len() < self.config.accept.least_packet_bytes()
             || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
         {

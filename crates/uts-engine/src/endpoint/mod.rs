@@ -18,6 +18,7 @@ mod ids;
 mod limits;
 mod peers;
 mod places;
+mod reflectors;
 mod routing;
 mod strangers;
 mod table;

@@ -2,6 +2,7 @@
 //! gave out, or by the peer's address where it gave out none.
 
 use super::Endpoint;
+use super::reflectors;
 use super::table::Entry;
 use crate::connection::{Ecn, PeerPlace, Place, Side};
 use crate::event::ConnectionHandle;
@@ -84,8 +85,10 @@ impl Endpoint {
                 connection.set_local(local);
             }
             connection.handle_datagram(now, ecn, datagram);
-        } else if !self.take_in_from_elsewhere(now, handle, (PeerPlace { remote, local }, id), ecn, datagram)
+        } else if reflectors::is_one(remote)
+            || !self.take_in_from_elsewhere(now, handle, (PeerPlace { remote, local }, id), ecn, datagram)
         {
+            // M-15
             self.strangers += 1;
             return None;
         }

@@ -1,5 +1,6 @@
 //! Datagrams that belong to no connection: what little is answered, and to whom.
 
+use super::reflectors;
 use super::table::Entry;
 use super::{ANSWERS_MAX, Answer, Endpoint, FIRST_CID_BYTES};
 use crate::connection::Side;
@@ -19,6 +20,10 @@ const RESET_BYTES_MAX: usize = 43;
 impl Endpoint {
     /// Answers the datagram that is being taken in.
     pub(super) fn answer(&mut self, remote: SocketAddr, bytes: Vec<u8>) {
+        // M-15
+        if reflectors::is_one(remote) {
+            return;
+        }
         self.answers.push_back(Answer { remote, local: self.arrived_at, bytes });
     }
 

@@ -123,3 +123,33 @@ fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
         assert!(most > if handshakes_before_retry == 0 { 0.01 } else { 1.0 }, "{most}");
     }
 }
+
+/// Services that answer whoever asks them are asked nothing in the name of others.
+#[test]
+fn nothing_is_answered_to_ports_of_services_that_answer() {
+    let identities = Identities::new().expect("keys");
+    let first = first_flight(&identities, 1, 1200);
+    let said = |port: u16, datagram: &[u8]| {
+        let config = EndpointConfig { server: Some(identities.server.clone()), ..EndpointConfig::default() };
+        let mut server = Endpoint::new(config, [9; 32]);
+        let from = SocketAddr::from(([192, 0, 2, 1], port));
+        server.handle_datagram(Time::ZERO, from, None, &mut datagram.to_vec());
+        let mut out = Vec::new();
+        let mut bytes = 0;
+        while server.poll_transmit(Time::ZERO, &mut out).is_some() {
+            bytes += core::mem::take(&mut out).len();
+        }
+        bytes
+    };
+    // Another version, and a packet of no connection.
+    let mut version = first[0].clone();
+    version[1..5].copy_from_slice(&[9; 4]);
+    for datagram in [&first[0], &version] {
+        for port in [53, 123, 1900, 11211, 0] {
+            assert_eq!(said(port, datagram), 0, "port {port}");
+        }
+        for port in [1, 54, 443, 4433, 65535] {
+            assert!(said(port, datagram) > 0, "port {port}");
+        }
+    }
+}
