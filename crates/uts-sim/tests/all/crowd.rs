@@ -321,7 +321,7 @@ fn a_network_of_many_networks_is_one() {
         hostile.push(town.arrive(v6(n * 163 % 0x1_0000, 1)));
         if n % 20 == 19 {
             town.pass(Duration::from_millis(100));
-            hostile[hostile.len() - 20..].to_vec().into_iter().for_each(|at| town.ask(at));
+            hostile[hostile.len() - 20..].iter().for_each(|at| town.ask(*at));
             town.pass(Duration::from_millis(100));
         }
     }

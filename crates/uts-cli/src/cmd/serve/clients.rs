@@ -5,8 +5,8 @@ use crate::ui::lines;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use uts::ledger::Ledger;
 
 /// Clients that are there.
