@@ -164,6 +164,15 @@ impl Incoming {
         receive.counted = now;
     }
 
+    /// Notes that data of a flow, of which its peer has to keep to the limit, has come up to a
+    /// position. [`Incoming::note`] has to follow before anything else is asked.
+    #[inline]
+    pub fn note_reached(&mut self, receive: &mut ReceiveHalf, end: u64) {
+        let new = end.saturating_sub(receive.counted.received);
+        receive.counted.received += new;
+        self.received = self.received.saturating_add(new);
+    }
+
     #[inline]
     fn replace(&mut self, before: Counted, now: Counted) {
         // Each only grows, but for the memory. What a peer skips may be very much.

@@ -29,6 +29,7 @@ impl Connection {
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
         let mut messages = Messages::default();
+        let mut unnoted = None;
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.identity.local_cid.as_slice()) {
                 break;
@@ -52,11 +53,18 @@ impl Connection {
                 receive.tell_reader(flow, &mut self.ways.events);
                 packets += 1;
                 data_bytes += bytes;
+                if unnoted != Some(flow) {
+                    unnoted
+                        .replace(flow)
+                        .into_iter()
+                        .for_each(|before| self.ways.flows.note_received(before));
+                }
                 continue;
             }
             odd = Some((start..taken, tail, opened));
             break;
         }
+        unnoted.into_iter().for_each(|flow| self.ways.flows.note_received(flow));
         if let Some(ecn) = ecn {
             inbound.arrivals.ecn[ecn as usize] += packets;
         }
@@ -100,6 +108,11 @@ fn append<'f>(
     if !has_taken {
         return None;
     }
-    incoming.note(receive);
+    let end = data.and_then(|data| stack.layout.start_of_bytes(&data)).map(|start| start + bytes);
+    match end {
+        // The rest is counted once, behind the run.
+        Some(end) if incoming.is_bounded && stack.layout.offsets => incoming.note_reached(receive, end),
+        _ => incoming.note(receive),
+    }
     Some((receive, flow, bytes))
 }
