@@ -19,7 +19,7 @@ use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::bounded::Bounded;
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
-pub use limits::confine_to;
+pub use limits::{confine_to, system_files};
 use listen::Wrong;
 use sd_notify::NotifyState;
 use std::future::Future;
