@@ -1,7 +1,7 @@
 //! Addresses that lead to this host or to what is nearest to it: programs here trust who comes by
 //! them, as do services of the machine that it runs on.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The metadata service of a cloud, beside the one at a link-local address.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
@@ -46,8 +46,9 @@ fn embedded(address: IpAddr) -> IpAddr {
 }
 
 /// True if an interface of this host has the address: then a socket can have it, too.
+#[expect(clippy::disallowed_types, reason = "no datagram is sent")]
 fn is_own(address: IpAddr) -> bool {
-    let can_have = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    let can_have = |address: IpAddr| std::net::UdpSocket::bind((address, 0)).is_ok();
     can_have(address) && !can_have(NOBODYS)
 }
 

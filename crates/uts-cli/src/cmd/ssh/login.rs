@@ -314,7 +314,7 @@ mod tests {
             format!("0 {key} ::1"),
             format!("60001 {key}"),
             format!("60001 {key} -oProxyCommand=x"),
-            format!("60001 SHA256:x ::1"),
+            "60001 SHA256:x ::1".to_owned(),
             String::new(),
         ] {
             assert_eq!(place(&wrong), None, "{wrong}");
