@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod perf;
+mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
+pub use ssh::{SshArgs, SshServerArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
 
 /// The Universal Transport System.
@@ -19,6 +21,7 @@ pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
   uts serve --dir /srv/files                  let anyone read a directory
   uts cp big.iso uts://host/incoming/         send a file
   uts cp -r uts://host/photos .               fetch a directory
+  uts ssh host                                a session that lives through changes of network
   uts pipe host ssh                           reach a service behind a server
   uts tunnel -L 8080:127.0.0.1:80 host        lead a port here to one there
   uts perf host                               measure what a connection carries
@@ -45,6 +48,11 @@ pub enum Command {
     Ls(LsArgs),
     /// Carry standard input and output to a service behind a server
     Pipe(PipeArgs),
+    /// Run ssh so that its session lives through changes of network
+    Ssh(SshArgs),
+    /// What `uts ssh` starts at the host
+    #[command(hide = true)]
+    SshServer(SshServerArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
     Tunnel(TunnelArgs),
     /// Look at a tunnel that runs, and change it
@@ -362,6 +370,9 @@ pub struct PipeArgs {
     /// Print errors only, not what happens to the connection
     #[arg(short, long)]
     pub quiet: bool,
+    /// Remove the file of --key once it was read, and its directory if that is all
+    #[arg(long, hide = true, requires = "key")]
+    pub key_once: bool,
 }
 
 /// Options of `uts parts`.

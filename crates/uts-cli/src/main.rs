@@ -23,6 +23,8 @@ mod ui;
 
 use args::{Args, Command};
 use cmd::Failure;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
@@ -36,7 +38,7 @@ const BLOCKED_MAX: Duration = Duration::from_millis(500);
 fn main() -> ExitCode {
     output::name("uts");
     signals::meet_file_limits_as_errors();
-    let args = match output::parse_advising::<Args>(habits::advice) {
+    let args = match output::parse_line::<Args>(command_line(), habits::advice) {
         Ok(args) => args,
         Err(status) => return status,
     };
@@ -60,11 +62,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line. A program of the name `uts-ssh` is `uts ssh`, for those who take a program and
+/// no command (scp -S).
+fn command_line() -> impl Iterator<Item = OsString> {
+    let mut words = std::env::args_os();
+    let program = words.next();
+    let is_ssh = program.as_ref().is_some_and(|name| Path::new(name).file_name() == Some("uts-ssh".as_ref()));
+    program.into_iter().chain(is_ssh.then(|| OsString::from("ssh"))).chain(words)
+}
+
 fn carry_out(command: &Command) -> Result<(), Failure> {
     // What a thread may not do, those that it begins may not either: now there is one.
     let confined = match command {
         Command::Serve(serve) => cmd::serve::confine_to(serve),
         _ => Ok(cmd::serve::Confined::default()),
+    };
+    let ready = match command {
+        Command::SshServer(server) => cmd::ssh::server::prepare(server)?,
+        _ => None,
     };
     let threads = Budget::of_process();
     let carrying = std::thread::available_parallelism().map_or(1, usize::from).min(threads.threads / 4);
@@ -79,6 +94,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Serve(serve) => cmd::serve::run(&transport, serve, confined).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
+            Command::Ssh(ssh) => cmd::ssh::run(ssh).await,
+            Command::SshServer(server) => cmd::ssh::server::run(server, ready).await,
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,

@@ -9,7 +9,7 @@ use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentit
 use crate::target::Host;
 use crate::tunnel;
 use crate::ui::lines;
-use link::UdpLink;
+pub use link::UdpLink;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};

@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use core::fmt::Display;
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{isatty, tcgetwinsize};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -278,7 +279,18 @@ pub fn parse<P: Parser>() -> Result<P, ExitCode> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_advising<P: Parser>(advice: Advice) -> Result<P, ExitCode> {
-    P::try_parse().map_err(|error| {
+    parse_line(std::env::args_os(), advice)
+}
+
+/// As [`parse_advising`], of this command line, which begins with the program's name.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_line<P: Parser>(
+    line: impl IntoIterator<Item = OsString>,
+    advice: Advice,
+) -> Result<P, ExitCode> {
+    P::try_parse_from(line).map_err(|error| {
         let output = if error.use_stderr() { Output::Err } else { Output::Out };
         let code = if error.use_stderr() { USAGE } else { 0 };
         let text = error.render();

@@ -95,6 +95,43 @@ impl AuthorizedKeys {
     }
 }
 
+/// Keys without names, which are in no file.
+impl FromIterator<Fingerprint> for AuthorizedKeys {
+    fn from_iter<I: IntoIterator<Item = Fingerprint>>(keys: I) -> Self {
+        AuthorizedKeys { keys: keys.into_iter().map(|key| (key, String::new())).collect() }
+    }
+}
+
+/// Keys of clients that a server lets in.
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    /// These, for good.
+    Keys(Arc<AuthorizedKeys>),
+    /// Those of a file.
+    File(Watched),
+}
+
+impl Admitted {
+    /// The keys as they are now.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words.
+    pub fn keys(&self) -> Result<Arc<AuthorizedKeys>, String> {
+        match self {
+            Admitted::Keys(keys) => Ok(keys.clone()),
+            Admitted::File(watched) => watched.keys(),
+        }
+    }
+
+    /// Where the keys are, for people.
+    pub fn place(&self) -> String {
+        match self {
+            Admitted::Keys(_) => "the list of this server's clients".to_owned(),
+            Admitted::File(watched) => watched.path().display().to_string(),
+        }
+    }
+}
+
 /// A file of keys that is read again only if it has changed. A client costs a look at its times.
 #[derive(Debug)]
 pub(crate) struct Watched {

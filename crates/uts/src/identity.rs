@@ -128,6 +128,21 @@ impl Identity {
         Ok((Self::load(path)?, was_made))
     }
 
+    /// Writes the key to a new file of mode 0600, as [`Identity::load`] reads it.
+    ///
+    /// # Errors
+    /// [`IdentityError::Create`], also if there is a file already; [`IdentityError::Unusable`] if
+    /// the key cannot be written as PEM.
+    pub fn save(&self, path: &Path) -> Result<(), IdentityError> {
+        let failed = |source| IdentityError::Create { path: path.to_owned(), source };
+        let pair = KeyPair::try_from(&self.key).map_err(|e| IdentityError::Unusable(e.to_string()))?;
+        let pem = Zeroizing::new(pair.serialize_pem());
+        match create_private(path, pem.as_bytes()).map_err(failed)? {
+            true => Ok(()),
+            false => Err(failed(io::ErrorKind::AlreadyExists.into())),
+        }
+    }
+
     /// An X.509 certificate with the chain that leads to a root, and its key, from PEM files.
     ///
     /// # Errors
@@ -281,6 +296,17 @@ fn create_private(path: &Path, contents: &[u8]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_is_saved_is_the_same_and_replaces_none() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("id.pem");
+        let key = Identity::generate().expect("made");
+        key.save(&path).expect("saved");
+        assert_eq!(Identity::load(&path).expect("private").fingerprint(), key.fingerprint());
+        let error = Identity::generate().and_then(|other| other.save(&path)).expect_err("it is there");
+        assert!(error.to_string().contains("id.pem"), "{error}");
+    }
 
     #[test]
     fn a_key_is_made_once_and_found_again() {

@@ -1,7 +1,7 @@
 //! Accepting connections.
 
 use crate::AuthorizedKeys;
-use crate::authorized_keys::Watched;
+use crate::authorized_keys::{Admitted, Watched};
 use crate::connection::Connection;
 use crate::driver::Host;
 use crate::driver::{OwnSocket, PerKey, Shared};
@@ -174,8 +174,9 @@ impl Listener {
             ClientAuth::AuthorizedKeys(file) => {
                 // A wrong name is better heard of now than by the first client.
                 AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
-                Some(Arc::new(Watched::new(file.clone())))
+                Some(Arc::new(Admitted::File(Watched::new(file.clone()))))
             }
+            ClientAuth::Keys(keys) => Some(Arc::new(Admitted::Keys(Arc::new(keys.clone())))),
         };
         let on_refused = options.on_refused.clone();
         let tls = tls::server(&options.identity, authorized.clone(), on_refused, options.key_log)
@@ -269,7 +270,7 @@ impl Listener {
 
 /// Ends the connections of clients whose keys were taken out of the file, as long as anybody holds
 /// the endpoint. While the file cannot be read nobody new is let in, and nothing is ended.
-async fn end_revoked(shared: Weak<Shared>, keys: Arc<Watched>) {
+async fn end_revoked(shared: Weak<Shared>, keys: Arc<Admitted>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut before = keys.keys().ok();

@@ -1,7 +1,7 @@
 //! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates. Nothing is resumed,
 //! nothing sent early.
 
-use crate::authorized_keys::Watched;
+use crate::authorized_keys::Admitted;
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError, read_certificates};
 use crate::trust::{Expected, RefusedClient, Trust, TrustError};
@@ -73,7 +73,7 @@ pub(crate) fn client(
 /// TLS of a server that lets in those with these keys; `None` = all, who are not asked for keys.
 pub(crate) fn server(
     identity: &Identity,
-    authorized: Option<Arc<Watched>>,
+    authorized: Option<Arc<Admitted>>,
     on_refused: Option<OnRefused>,
     logs_keys: bool,
 ) -> Result<Arc<ServerConfig>, TlsError> {
@@ -229,14 +229,14 @@ impl ServerCertVerifier for ServerKey {
 /// that it has it. A client without the key makes this end neither read files nor reveal which keys
 /// others have.
 struct ClientKey {
-    keys: Arc<Watched>,
+    keys: Arc<Admitted>,
     on_refused: Option<OnRefused>,
     provider: Arc<CryptoProvider>,
 }
 
 impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientKey").field("file", &self.keys.path()).finish_non_exhaustive()
+        f.debug_struct("ClientKey").field("in", &self.keys.place()).finish_non_exhaustive()
     }
 }
 
@@ -246,7 +246,7 @@ impl ClientKey {
         if self.keys.keys()?.contains(&fingerprint) {
             return Ok(());
         }
-        Err(format!("the key {fingerprint} is not in {}", self.keys.path().display()))
+        Err(format!("the key {fingerprint} is not in {}", self.keys.place()))
     }
 
     /// Lets the owner of a key in, or not.
@@ -295,7 +295,9 @@ mod tests {
         let told = refused.clone();
         let stranger = Identity::generate().expect("a key");
         let verifier = ClientKey {
-            keys: Arc::new(Watched::new("/nowhere/authorized_keys".into())),
+            keys: Arc::new(Admitted::File(crate::authorized_keys::Watched::new(
+                "/nowhere/authorized_keys".into(),
+            ))),
             on_refused: Some(Arc::new(move |client| told.lock().expect("no panic").push(client.clone()))),
             provider: provider(),
         };

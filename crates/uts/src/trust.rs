@@ -75,6 +75,8 @@ pub enum ClientAuth {
     /// Those whose keys are in this file (see [`crate::AuthorizedKeys`]), which is read again when
     /// it has changed.
     AuthorizedKeys(PathBuf),
+    /// Those with these keys, as long as the server listens.
+    Keys(crate::AuthorizedKeys),
 }
 
 /// A client that a server did not let in.

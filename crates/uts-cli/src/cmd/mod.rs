@@ -16,6 +16,7 @@ pub mod pipe;
 pub mod properties;
 mod reach;
 pub mod serve;
+pub mod ssh;
 mod ticks;
 pub mod tunnel;
 
@@ -36,6 +37,8 @@ pub enum Failure {
     Interrupted(String),
     /// Nobody reads what it writes any more.
     Unread,
+    /// Another program has failed, has told why, and has ended with this status.
+    Ended(u8),
 }
 
 impl Failure {
@@ -48,7 +51,7 @@ impl Failure {
     pub fn line(&self) -> Option<&str> {
         match self {
             Failure::Usage(line) | Failure::Failed(line) | Failure::Interrupted(line) => Some(line),
-            Failure::Told | Failure::Unread => None,
+            Failure::Told | Failure::Unread | Failure::Ended(_) => None,
         }
     }
 
@@ -59,6 +62,7 @@ impl Failure {
             Failure::Usage(_) => 2,
             Failure::Interrupted(_) => signals::INTERRUPTED,
             Failure::Unread => output::READER_GONE,
+            Failure::Ended(status) => *status,
         }
     }
 }

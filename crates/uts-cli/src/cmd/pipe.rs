@@ -1,5 +1,6 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
+use super::ssh::remove_key;
 use super::{Failure, interrupted, properties, reach};
 use crate::args::PipeArgs;
 use crate::link::{Link, LinkEvent, Transport};
@@ -35,7 +36,11 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     options.silence_max = pipe::SILENCE_MAX;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
-    let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
+    let link = reach::connect(transport, &host, &options, &mut interrupt).await;
+    if let Some(file) = options.key.as_deref().filter(|_| args.key_once) {
+        remove_key(file);
+    }
+    let link = link?;
     let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
     let flows = link.flows();
     let carried = tokio::select! {

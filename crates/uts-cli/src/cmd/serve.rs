@@ -22,7 +22,7 @@ use crate::ui::bounded::Bounded;
 use crate::ui::{self, Served, Start, Ui};
 use clients::Clients;
 use inventory::Inventory;
-pub use limits::confine_to;
+pub use limits::{confine_to, system_files};
 use listen::Wrong;
 use sd_notify::NotifyState;
 use std::future::Future;

@@ -37,7 +37,8 @@ struct Trace {
 }
 
 impl UdpLink {
-    pub(super) fn new(connection: Connection) -> Self {
+    /// This connection.
+    pub fn new(connection: Connection) -> Self {
         UdpLink { connection: Arc::new(connection), moved: Arc::default(), trace: Arc::default() }
     }
 

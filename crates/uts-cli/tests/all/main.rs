@@ -27,6 +27,7 @@ mod receiving;
 mod serving;
 mod settings;
 mod signals;
+mod ssh;
 mod standard_streams;
 mod tunnel_associations;
 mod tunnel_ends;

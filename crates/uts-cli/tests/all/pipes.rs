@@ -1,10 +1,11 @@
 //! `uts pipe` and what a server lets through: streams of other programs, whose connection lives
 //! through changes of the client's address.
 
-use crate::common::{Ended, PATIENCE, Place, Running, Server};
+use crate::common::sshd::sshd;
+use crate::common::{Ended, PATIENCE, Place, Server};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -155,55 +156,6 @@ fn a_server_says_who_may_reach_what_and_lets_in_nobody_else() {
     let args = ["pipe", "--pin", &server.fingerprint, &server.address, "echo"];
     place.run_as("home", &args).failed(1, &["refused"]);
     place.run_as("friend", &args).ok();
-}
-
-/// A server of OpenSSH for this user with keys of its own, or `None` if there is no such program.
-fn sshd(place: &Place) -> Option<(Running, u16)> {
-    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| Path::new(path).exists());
-    let (Some(sshd), Ok(ssh)) = (sshd, Command::new("ssh").arg("-V").output()) else {
-        println!("skipped: OpenSSH is not installed (Debian: apt install openssh-server)");
-        return None;
-    };
-    assert!(ssh.status.success());
-    for key in ["host_key", "user_key"] {
-        let file = place.path(key);
-        let made =
-            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status();
-        assert!(made.expect("started").success());
-    }
-    let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port();
-    let option = |name: &str, value: &str| format!("{name}={value}");
-    let file = |name: &str| place.path(name).display().to_string();
-    let settings = [
-        option("HostKey", &file("host_key")),
-        option("AuthorizedKeysFile", &file("user_key.pub")),
-        option("ListenAddress", "127.0.0.1"),
-        option("StrictModes", "no"),
-        option("PidFile", "none"),
-        option("UsePAM", "no"),
-        // It refuses some of those that come at once, unless told otherwise.
-        option("MaxStartups", "1000"),
-        option("LoginGraceTime", "10m"),
-        option("PermitRootLogin", "yes"),
-        option("Subsystem", "sftp internal-sftp"),
-    ];
-    // It wants this directory of root, and nobody else can make it.
-    let _ = fs::create_dir("/run/sshd");
-    let mut command = Command::new(sshd);
-    command.args(["-D", "-e", "-f", "/dev/null", "-p", &port.to_string()]);
-    for setting in &settings {
-        command.args(["-o", setting]);
-    }
-    let running = Place::begin(command);
-    let deadline = Instant::now() + PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if Instant::now() > deadline {
-            println!("skipped: sshd does not start here");
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Some((running, port))
 }
 
 /// Settings of a client of OpenSSH that reaches the host `there` by a command.

@@ -78,7 +78,7 @@ impl Town {
             wire: VecDeque::new(),
             identities,
             served: BTreeMap::new(),
-            port: 1000,
+            port: 20_000,
             most: 0,
         }
     }

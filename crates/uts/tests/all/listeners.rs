@@ -376,3 +376,15 @@ async fn a_peer_asks_for_nothing_that_is_owed_to_others() {
     }
     server.set_property_for_peer("connCapacityProfile", "scavenger").expect("it yields more");
 }
+
+/// Keys that are given to a listener are in no file, and no others are let in.
+#[tokio::test]
+async fn keys_that_are_given_are_let_in_and_no_others() {
+    let (one, other) = (identity(), identity());
+    let mut options = ServerOptions::new(identity());
+    options.client_auth = uts::ClientAuth::Keys(uts::AuthorizedKeys::from_iter([one.fingerprint()]));
+    let (listener, target) = server(options);
+    let options = |who: &Identity| impatient(listener.fingerprint()).identity(who.clone());
+    assert!(is_let_in(&target, options(&one)).await && !is_let_in(&target, options(&other)).await);
+    assert!(!is_let_in(&target, impatient(listener.fingerprint())).await, "no key");
+}

@@ -45,11 +45,16 @@ pub fn confine_to(args: &ServeArgs) -> Result<Confined, Failure> {
     confine(&limits(args)).map_err(|why| Failure::Failed(format!("{why}; --unconfined serves without")))
 }
 
+/// Files that the libraries of the system read.
+pub fn system_files() -> Vec<PathBuf> {
+    SYSTEM.iter().map(PathBuf::from).collect()
+}
+
 fn limits(args: &ServeArgs) -> Limits {
     let tunnels = !(args.forward.is_empty() && args.listen_forward.is_empty());
     let uses_tcp = tunnels || !args.pipe.is_empty();
     let listens_at_name = args.listen.as_deref().is_some_and(is_name);
-    let mut reads: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut reads = system_files();
     if uses_tcp || listens_at_name {
         reads.extend(NAMES.iter().map(PathBuf::from));
     }

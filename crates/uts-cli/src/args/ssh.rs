@@ -1,0 +1,107 @@
+//! What `uts ssh`, and the server that it starts, are told.
+
+use clap::Args as ClapArgs;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Options of `uts ssh`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(
+    override_usage = "uts ssh [OPTIONS] [SSH'S OPTIONS] <HOST> [COMMAND…]",
+    after_help = "Examples:
+  uts ssh host
+  uts ssh -p 2222 -L 8080:127.0.0.1:80 me@host
+  alias ssh='uts ssh'
+  GIT_SSH_COMMAND='uts ssh' git clone host:repository
+  rsync -e 'uts ssh' -a src host:dst
+  ln -s $(which uts) ~/bin/uts-ssh; scp -S uts-ssh file host:
+
+The session is ssh's own, with all options of ssh and the settings of
+ssh_config. It goes over UDP, and on when this host goes to another network. A
+first login by ssh starts a server at the host for this session; uts is put
+into ~/.cache/uts there if it is not in PATH. Where that or UDP does not work,
+plain ssh is run. Two logins ask for a password twice: use a key or an agent."
+)]
+pub struct SshArgs {
+    /// UDP ports of which the server takes the first that is free
+    #[arg(long, value_name = "FIRST-LAST", default_value = "60000-61000", value_parser = ports)]
+    pub udp_ports: (u16, u16),
+    /// Host or address at which the server's UDP ports are reached [default: that of ssh]
+    #[arg(long, value_name = "HOST")]
+    pub udp_host: Option<String>,
+    /// Try UDP for so long before plain ssh is run, as 3s
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = crate::given::lasting)]
+    pub udp_wait: Duration,
+    /// Have the server end when it has had no client for so long, as 1min
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
+    pub linger: Duration,
+    /// Put no program at the server: use the one that is there, or plain ssh
+    #[arg(long)]
+    pub no_install: bool,
+    /// Program that is ssh
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    pub ssh: OsString,
+    /// Options of ssh, the host, and what is run there
+    #[arg(value_name = "HOST", num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
+}
+
+/// Options of the server that `uts ssh` starts.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshServerArgs {
+    /// Only say whether this program speaks with a `uts ssh` of this version
+    #[arg(long, value_name = "VERSION")]
+    pub speaks: Option<u32>,
+    /// Key of the only client
+    #[arg(long, value_name = "FINGERPRINT", required_unless_present = "speaks")]
+    pub client: Option<uts::Fingerprint>,
+    /// UDP ports of which the first that is free is taken
+    #[arg(long, value_name = "FIRST-LAST", default_value = "60000-61000", value_parser = ports)]
+    pub udp_ports: (u16, u16),
+    /// Time without a client after which the server ends
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
+    pub linger: Duration,
+}
+
+/// Reads a range of ports, or one port.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok((first, last)),
+        _ => Err("write FIRST-LAST, ports from 1 to 65535, as 60000-61000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    #[test]
+    fn what_is_sshs_is_left_as_it_is() {
+        for (line, own, of_ssh) in [
+            ("uts ssh host", (60000, 61000), "host"),
+            (
+                "uts ssh -p 22 -vA me@host ls --no-install -h",
+                (60000, 61000),
+                "-p 22 -vA me@host ls --no-install -h",
+            ),
+            ("uts ssh --udp-ports 7-9 -V", (7, 9), "-V"),
+            ("uts ssh -s -- host sftp", (60000, 61000), "-s -- host sftp"),
+            ("uts ssh --udp-ports=7 host -- -x", (7, 7), "host -- -x"),
+        ] {
+            let Ok(Args { command: Command::Ssh(ssh) }) = Args::try_parse_from(line.split(' ')) else {
+                panic!("{line}");
+            };
+            assert_eq!(ssh.udp_ports, own, "{line}");
+            let rest: Vec<OsString> = of_ssh.split(' ').map(OsString::from).collect();
+            assert_eq!(ssh.arguments, rest, "{line}");
+            assert!(!ssh.no_install);
+        }
+        for wrong in ["9-7", "0-9", "a", "1-65536", ""] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+}

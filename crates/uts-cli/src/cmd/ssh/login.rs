@@ -1,0 +1,323 @@
+//! The login that starts the server: the user's ssh runs a few lines of shell, which find `uts` or
+//! take it, and start it. What is said goes over ssh's standard output, in lines that begin with
+//! [`MARK`]; all others are left alone, as those of files that a shell reads at first.
+
+use super::{Called, Settings, VERSION};
+use crate::args::SshArgs;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use uts::Fingerprint;
+use uts_end::output::{self, Output};
+use uts_units::show;
+
+/// The beginning of each line that is meant for us.
+const MARK: &str = "uts-ssh ";
+
+/// Time that the host has for an answer once ssh has logged in. A shell may read much at first.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// Time that ssh has to end once all is said.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// The longest line that is read, in bytes, and what is kept of the host's standard error.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// What is run at the host. Nothing in it is special to another shell within `'…'`.
+/// `@PLACEHOLDERS@` stand for words that are plain in any shell.
+const SCRIPT: &str = r#"
+    go() {
+      "$1" ssh-server --speaks @VERSION@ >/dev/null 2>&1 </dev/null || return 0;
+      "$1" ssh-server --client @CLIENT@ --udp-ports @PORTS@ --linger @LINGER@ </dev/null & exit 0;
+    };
+    clean() { rm -f "$t"; };
+    go uts;
+    echo "uts-ssh none $(uname -sm)";
+    read -r n s h || exit 0;
+    d="$HOME/.cache/uts"; f="$d/$n"; t="$f.$$";
+    go "$f";
+    umask 077;
+    trap clean EXIT;
+    mkdir -p "$d" && : >"$t" || { echo "uts-ssh failed $d cannot be written"; exit 0; };
+    echo "uts-ssh send";
+    head -c "$s" >"$t";
+    case "$( (sha256sum || shasum -a 256) 2>/dev/null <"$t")" in
+      "$h "*) chmod 700 "$t" && mv -f "$t" "$f" && go "$f"; echo "uts-ssh failed it does not run there";;
+      *) echo "uts-ssh failed it has not arrived whole";;
+    esac
+"#;
+
+/// A server that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its UDP port.
+    pub port: u16,
+    pub fingerprint: Fingerprint,
+    /// The host's address, as the host sees it.
+    pub address: String,
+}
+
+/// Why there is no server.
+pub enum Wrong {
+    /// ssh did not log in, has said why, and ended so.
+    NoLogin(u8),
+    /// ssh logs in, but there is no server, in words.
+    NoServer(String),
+}
+
+/// A login.
+pub struct Login<'a> {
+    pub args: &'a SshArgs,
+    pub called: &'a Called,
+    pub settings: &'a Settings,
+    /// The key of the server's only client.
+    pub client: Fingerprint,
+}
+
+impl Login<'_> {
+    /// Logs in and starts a server.
+    ///
+    /// # Errors
+    /// See [`Wrong`].
+    pub async fn run(&self, tell: &impl Fn(&str)) -> Result<Place, Wrong> {
+        let mut command = Command::new(&self.args.ssh);
+        command.args(self.options()).args(self.called.login(&self.script()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let no = |error: std::io::Error| Wrong::NoServer(output::words(&error));
+        let mut ssh =
+            Talk::new(command.spawn().map_err(no)?).ok_or_else(|| Wrong::NoServer("no pipes".into()))?;
+        let started = self.talk(&mut ssh, tell).await;
+        ssh.end(started).await
+    }
+
+    /// Options that make it a login alone. Only those that this ssh knows.
+    fn options(&self) -> Vec<String> {
+        // It says that it is in: what goes wrong later is not of the login.
+        let always = [
+            "PermitLocalCommand=yes",
+            "LocalCommand=echo uts-ssh in",
+            "ClearAllForwardings=yes",
+            "ForwardAgent=no",
+            "ForwardX11=no",
+            "RequestTTY=no",
+            "ControlMaster=no",
+            "ControlPath=none",
+            "Tunnel=no",
+        ];
+        let known =
+            ["RemoteCommand=none", "SessionType=default", "StdinNull=no", "ForkAfterAuthentication=no"];
+        let is_known = |option: &&str| {
+            let name = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            self.settings.get(&name).is_some()
+        };
+        let options = always.into_iter().chain(known.into_iter().filter(is_known));
+        options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
+    }
+
+    /// What is run at the host, as one word in one line.
+    fn script(&self) -> String {
+        let (first, last) = self.args.udp_ports;
+        let script = SCRIPT
+            .replace("@VERSION@", &VERSION.to_string())
+            .replace("@CLIENT@", &self.client.to_string())
+            .replace("@PORTS@", &format!("{first}-{last}"))
+            .replace("@LINGER@", &format!("{}ms", self.args.linger.as_millis()));
+        let line = script.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("exec sh -c '{line}'")
+    }
+
+    async fn talk(&self, ssh: &mut Talk, tell: &impl Fn(&str)) -> Result<Place, String> {
+        let mut limit = None;
+        loop {
+            let said = ssh.next(limit).await?;
+            let (word, rest) = said.split_once(' ').unwrap_or((&said, ""));
+            limit = Some(ANSWER_MAX);
+            match word {
+                "in" => ssh.is_in.store(true, Ordering::Relaxed),
+                "none" if self.args.no_install => {
+                    return Err("uts is not in PATH there (--no-install)".into());
+                }
+                "none" => ssh.offer(rest).await?,
+                "send" => {
+                    let bytes = ssh.program.len() as u64;
+                    tell(&format!("putting uts into ~/.cache/uts there ({})", show::bytes(bytes)));
+                    ssh.send().await?;
+                }
+                "at" => return place(rest).ok_or_else(|| format!("it says `{rest}`")),
+                "failed" => return Err(rest.to_owned()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Where a server is, as it says it.
+fn place(said: &str) -> Option<Place> {
+    let mut words = said.split(' ');
+    let port = words.next()?.parse().ok().filter(|port| *port > 0)?;
+    let fingerprint = words.next()?.parse().ok()?;
+    // An address, of which a hostile server can make nothing else.
+    let address = words.next()?;
+    address.parse::<std::net::IpAddr>().ok()?;
+    Some(Place { port, fingerprint, address: address.to_owned() })
+}
+
+/// An ssh that logs in.
+struct Talk {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<tokio::io::Take<ChildStdout>>>,
+    is_in: Arc<AtomicBool>,
+    /// What the host has said on standard error.
+    errors: Arc<Mutex<VecDeque<u8>>>,
+    passing: JoinHandle<()>,
+    /// This program, once it is wanted.
+    program: Vec<u8>,
+}
+
+impl Talk {
+    /// The most that is read of the host's output.
+    const BYTES_MAX: u64 = 1 << 20;
+
+    fn new(mut child: Child) -> Option<Talk> {
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take()?, child.stderr.take()?);
+        let (is_in, errors) = (Arc::default(), Arc::default());
+        let passing = tokio::spawn(pass_on(stderr, Arc::clone(&is_in), Arc::clone(&errors)));
+        let lines = BufReader::new(stdout.take(Self::BYTES_MAX)).lines();
+        Some(Talk { child, stdin, lines, is_in, errors, passing, program: Vec::new() })
+    }
+
+    /// The next line that is meant for us; without a limit while people may be asked for passwords.
+    async fn next(&mut self, limit: Option<Duration>) -> Result<String, String> {
+        let lines = &mut self.lines;
+        let next = async {
+            loop {
+                match lines.next_line().await {
+                    Ok(Some(line)) => {
+                        if let Some(said) = line.strip_prefix(MARK) {
+                            return Some(said.trim_end().to_owned());
+                        }
+                    }
+                    // Text that is none is not for us.
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {}
+                    Ok(None) | Err(_) => return None,
+                }
+            }
+        };
+        let said = match limit {
+            None => next.await,
+            Some(limit) => timeout(limit, next).await.map_err(|_| "it does not answer".to_owned())?,
+        };
+        said.ok_or_else(|| "it starts none".to_owned())
+    }
+
+    /// Offers this program to a system of the same kind.
+    async fn offer(&mut self, system: &str) -> Result<(), String> {
+        let own = Command::new("uname").arg("-sm").output().await.map_err(|error| output::words(&error))?;
+        let own = String::from_utf8_lossy(&own.stdout).trim().to_owned();
+        if own != system {
+            return Err(format!("uts is not in PATH there, and this one is for {own}, not {system}"));
+        }
+        let read = |path: &Path| std::fs::read(path);
+        let program = std::env::current_exe().and_then(|path| read(&path));
+        self.program = program.map_err(|error| format!("cannot read uts: {}", output::words(&error)))?;
+        let hash = ring::digest::digest(&ring::digest::SHA256, &self.program);
+        let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("uts-{}-{}", env!("CARGO_PKG_VERSION"), &hash[..16]);
+        let line = format!("{name} {} {hash}\n", self.program.len());
+        self.write(line.as_bytes()).await
+    }
+
+    async fn send(&mut self) -> Result<(), String> {
+        let program = std::mem::take(&mut self.program);
+        self.write(&program).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let stdin = self.stdin.as_mut().ok_or("no pipe")?;
+        let written = async {
+            stdin.write_all(bytes).await?;
+            stdin.flush().await
+        };
+        written.await.map_err(|error| output::words(&error))
+    }
+
+    /// Waits for the end of ssh.
+    async fn end(mut self, started: Result<Place, String>) -> Result<Place, Wrong> {
+        // At the end of its input, what is run at the host ends.
+        drop(self.stdin.take());
+        let status = timeout(END_MAX, self.child.wait()).await;
+        if status.is_err() {
+            let _ = self.child.kill().await;
+        }
+        // What it has said last is on its way.
+        let _ = timeout(END_MAX, &mut self.passing).await;
+        let status = status.ok().and_then(Result::ok).and_then(|status| status.code());
+        match (started, status) {
+            (Ok(place), _) => Ok(place),
+            (Err(_), Some(255)) if !self.is_in.load(Ordering::Relaxed) => Err(Wrong::NoLogin(255)),
+            (Err(why), _) => {
+                Err(Wrong::NoServer(self.last_error().map_or(why.clone(), |last| format!("{why} ({last})"))))
+            }
+        }
+    }
+
+    /// The last line of the host's standard error.
+    fn last_error(&self) -> Option<String> {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(errors.make_contiguous()).into_owned();
+        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(ToOwned::to_owned)
+    }
+}
+
+/// Passes on what ssh says until it has logged in. What the host says later is kept.
+async fn pass_on(mut stderr: ChildStderr, is_in: Arc<AtomicBool>, errors: Arc<Mutex<VecDeque<u8>>>) {
+    let mut chunk = [0; LINE_BYTES_MAX];
+    while let Ok(bytes @ 1..) = stderr.read(&mut chunk).await {
+        if !is_in.load(Ordering::Relaxed) {
+            // Where nobody reads it, nobody does.
+            let _ = Output::Err.bytes(&chunk[..bytes]);
+            continue;
+        }
+        let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.extend(&chunk[..bytes]);
+        let excess = errors.len().saturating_sub(LINE_BYTES_MAX);
+        errors.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_is_one_word_of_any_shell() {
+        assert!(!SCRIPT.contains(['\'', '\\', '!']), "special within quotes in some shell");
+        let mut shell = std::process::Command::new("sh");
+        let checked = shell.arg("-nc").arg(SCRIPT.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(checked.status().expect("a shell").success());
+    }
+
+    #[test]
+    fn what_a_host_says_is_a_place_or_nothing() {
+        let key = Fingerprint::of_spki(b"a");
+        let said = place(&format!("60001 {key} 192.0.2.1")).expect("a place");
+        assert_eq!((said.port, said.fingerprint, said.address.as_str()), (60001, key, "192.0.2.1"));
+        for wrong in [
+            format!("0 {key} ::1"),
+            format!("60001 {key}"),
+            format!("60001 {key} -oProxyCommand=x"),
+            "60001 SHA256:x ::1".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(place(&wrong), None, "{wrong}");
+        }
+    }
+}
