@@ -410,8 +410,8 @@ fn a_flow_that_begins_with_a_stop_is_told_to_the_peer() {
     assert_eq!(pair.at(SERVER).accept_flow(), Some(flow));
 }
 
-/// The server agrees to a profile without protection, and its answer never arrives: the client gives
-/// it up. What the client then asks for beside what it uses is judged by that.
+/// The server agrees to a profile without protection, and its answer never arrives: the client
+/// gives it up. What the client then asks for beside what it uses is judged by that.
 #[test]
 fn a_group_is_judged_by_what_its_sender_uses_and_not_by_what_it_gave_up() {
     let clean = "rate=10mbit delay=10ms";

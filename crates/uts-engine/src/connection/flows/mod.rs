@@ -258,8 +258,8 @@ impl Flows {
         self.get(id).is_some_and(|flow| flow.send.turn.is_on())
     }
 
-    /// True if each flow of which something is due is listed, no later than it is. (It may be early:
-    /// what is found not to be due then is listed anew.)
+    /// True if each flow of which something is due is listed, no later than it is. It may be early:
+    /// what is found not to be due then is listed anew.
     #[cfg(debug_assertions)]
     pub fn alarms_are_right(&self) -> bool {
         let listed = self.alarms.as_ref().map_or(0, |alarms| alarms.len());
