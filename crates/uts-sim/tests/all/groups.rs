@@ -414,7 +414,7 @@ fn a_flow_that_begins_with_a_stop_is_told_to_the_peer() {
 /// gives it up. What the client then asks for beside what it uses is judged by that.
 #[test]
 fn a_group_is_judged_by_what_its_sender_uses_and_not_by_what_it_gave_up() {
-    let clean = "rate=10mbit delay=10ms";
+    let clean = "rate=10mbit delay=10ms loss=0";
     let mut pair = Pair::new(clean, 1, |config| {
         for property in ["uts.security=unprotected", "uts.consent=all", "uts.adapt=off"] {
             config.requirements.assign(property).expect("a valid property");

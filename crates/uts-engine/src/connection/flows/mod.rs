@@ -72,8 +72,8 @@ pub(crate) struct Flows {
     pub signals: BTreeSet<Signal>,
     /// What the peer grants a flow at its begin, at the most.
     pub credit_initial_out: u64,
-    /// Flow control in the way in has granted nothing at some time: what left then may be beyond any
-    /// limit, and is repeated under what came after (flow.md R-39).
+    /// Flow control in the way in has granted nothing at some time: what left then may be beyond
+    /// any limit, and is repeated under what came after (flow.md R-39).
     pub has_come_free: bool,
     /// Flow control in the way in has been exchanged for one with another window.
     pub has_other_window: bool,
