@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside demo test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup outside demo torture test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -14,6 +14,10 @@ help: ## List these targets
 demo: setup ## Copy a file over an emulated path that goes bad, and write a report to demo-out/ (FILE=path for a file of yours)
 	cargo build --release --bin uts --bin uts-lab
 	@cargo run --quiet --release --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
+
+# The instant is the first seed, so that each run tries others; it is said, and `UTS_SEED=n` runs one again.
+torture: setup ## Exchange mechanisms at random over random paths, under new seeds each time (SEEDS=10000)
+	UTS_SEED_FIRST=$${FIRST:-$$(date +%s)000000} UTS_SEEDS=$(or $(SEEDS),10000) cargo test --workspace --test torture -- --nocapture
 
 test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line has the total
 	@scripts/cargo-test --workspace

@@ -174,9 +174,10 @@ impl Connection {
         if self.life.last_heard_at == now {
             self.ways.flows.incoming.settle();
             self.ways.leave_window();
-            debug_assert!(self.ways.flows.counts_are_right(), "what is counted is what there is");
             self.renew_keys_if_due(now);
             self.adapt(now, turns);
+            #[cfg(debug_assertions)]
+            self.check_invariants();
         }
     }
 }
@@ -199,6 +200,8 @@ impl Connection {
         let segment_bytes = self.poll_datagrams(now, out);
         self.establishing.on_bytes_to_address((out.len() - before) as u64);
         let has_more = segment_bytes.is_some() && self.has_more_to_send(now);
+        #[cfg(debug_assertions)]
+        self.check_invariants();
         let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
         Polled { segment_bytes, has_waited, has_more, is_aside: false }
     }
@@ -354,8 +357,12 @@ impl Connection {
         let mut packet = self.begin_packet(now, reason, room, out)?;
         self.parts.write(&mut packet, &mut self.ways);
         if packet.frames().is_empty() {
+            let stack = packet.stack;
             packet.abandon();
-            return None;
+            // Redundancy that fits no packet any more has made room for what waits behind it.
+            let outbound = self.ways.outbound.as_ref().filter(|outbound| outbound.is_replaced(stack))?;
+            let is_over = outbound.stacks.get(stack).is_some_and(|stack| !has_repair(stack));
+            return if is_over { self.build(now, reason, room, out) } else { None };
         }
         let frames = self.ways.trace.kinds_of(packet.frames());
         self.pad(&mut packet);
@@ -426,5 +433,7 @@ impl Connection {
         self.drain_exchanges(now);
         self.adapt(now, turns);
         self.on_rest_timeout(now);
+        #[cfg(debug_assertions)]
+        self.check_invariants();
     }
 }

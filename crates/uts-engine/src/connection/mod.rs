@@ -17,6 +17,8 @@ mod establish;
 mod flows;
 mod hub;
 mod identity;
+#[cfg(debug_assertions)]
+mod invariants;
 pub(crate) mod life;
 mod marking;
 mod migration;

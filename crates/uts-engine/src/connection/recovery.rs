@@ -25,6 +25,15 @@ impl Ways {
         self.after_send_change(id);
     }
 
+    /// Data of a flow has arrived that was taken for lost.
+    pub(super) fn settle_late_data(&mut self, id: u32, range: Range<u64>) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let outbound = self.outbound.as_ref();
+        let mechanism = outbound.and_then(|o| Some(&o.stack(flow.send.group)?.retransmission));
+        flow.send.on_arrived_late(range, mechanism);
+        self.after_send_change(id);
+    }
+
     /// Units of a flow count that have become whole without an arrival: something of them was given
     /// up, or another mechanism is in use.
     pub(super) fn count_whole(&mut self, id: u32) {
@@ -197,6 +206,8 @@ impl Ways {
             heard_to: send.buffer.heard_to(),
             next_packet: loss.next_packet,
             acked_to: outbound.ledger.largest_acked().map_or(0, |largest| largest + 1),
+            repeats_from: send.buffer.repeats().start,
+            repeats_to: send.buffer.repeats().end,
         })
     }
 

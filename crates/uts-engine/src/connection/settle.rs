@@ -147,7 +147,10 @@ impl Connection {
         for (number, sent) in packets {
             self.parts.size.on_acknowledged(*number, 1, sent.bytes as usize);
             for token in &sent.tokens {
-                self.parts.acked(now, token, &mut self.ways);
+                match token {
+                    Token::Data { flow, range } => self.ways.settle_late_data(*flow, range.clone()),
+                    _ => self.parts.acked(now, token, &mut self.ways),
+                }
             }
         }
     }

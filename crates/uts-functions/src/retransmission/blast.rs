@@ -38,11 +38,18 @@ pub struct Blast {
 struct Order {
     range: Range<u64>,
     before_packet: u64,
+    /// All of it had left before this packet.
+    left_before: u64,
 }
 
 impl Order {
     fn covers(&self, range: &Range<u64>) -> bool {
         self.range.start <= range.start && range.end <= self.range.end
+    }
+
+    /// True while some of it waits to be sent.
+    fn waits(&self, flow: &SentData) -> bool {
+        flow.repeats_from < self.range.end.min(flow.repeats_to) && self.range.start < flow.repeats_to
     }
 }
 
@@ -121,7 +128,8 @@ impl Blast {
             Strategy::FromFirst => missing.start..last.end,
             Strategy::Selective => missing.clone(),
         };
-        self.last = Some(Box::new(Order { range: range.clone(), before_packet: flow.next_packet }));
+        let (before_packet, left_before) = (flow.next_packet, flow.next_packet);
+        self.last = Some(Box::new(Order { range: range.clone(), before_packet, left_before }));
         range
     }
 }
@@ -159,11 +167,16 @@ impl Retransmission for Blast {
 
     fn on_feedback(&mut self, words: &[u8], flow: &SentData) -> Result<Vec<Range<u64>>, BadFeedback> {
         let missing = demand::read_ranges(words).ok_or(BadFeedback { mechanism: Self::INFO.name })?;
+        // Where an order takes long to leave, its first packets are reported before its last are
+        // sent: it would begin again for ever.
+        if let Some(last) = self.last.as_deref_mut().filter(|last| last.waits(flow)) {
+            last.left_before = flow.next_packet;
+        }
         let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
         let mut orders: Vec<Range<u64>> = Vec::new();
         for range in sent {
             // retransmission.md R-19: it asks again before what it asked for can be there.
-            let is_unanswered = |last: &Order| flow.acked_to <= last.before_packet && last.covers(range);
+            let is_unanswered = |last: &Order| flow.acked_to <= last.left_before && last.covers(range);
             if self.strategy != Strategy::Selective && self.last.as_deref().is_some_and(is_unanswered) {
                 continue;
             }
@@ -222,6 +235,8 @@ mod tests {
             heard_to: 3 * UNIT,
             next_packet,
             acked_to: next_packet,
+            repeats_from: 0,
+            repeats_to: 0,
         }
     }
 
@@ -273,6 +288,24 @@ mod tests {
             assert_eq!([ask(40), ask(40), ask(50), ask(51)], [1, 0, 0, 1], "strategy {strategy}");
         }
         assert_eq!([1, 2, 3, 4].map(|n| blast(n).unit()), [Some(UNIT), Some(UNIT), Some(UNIT), None]);
+    }
+
+    /// A window of one packet: the receiver asks again while the order leaves packet by packet.
+    #[test]
+    fn an_ask_orders_nothing_again_while_the_order_leaves() {
+        for strategy in [2, 3] {
+            let mut blast = blast(strategy);
+            let mut ask = |next_packet, acked_to, repeats_from| {
+                let flow = SentData { acked_to, repeats_from, repeats_to: 2 * UNIT, ..flow(next_packet) };
+                blast.on_feedback(&words(&MISSING), &flow).expect("ranges").len()
+            };
+            assert_eq!(ask(50, 50, 2 * UNIT), 1, "strategy {strategy}");
+            for sent in 1..4 {
+                assert_eq!(ask(50 + sent, 50 + sent, UNIT + sent * 1000), 0, "strategy {strategy}");
+            }
+            assert_eq!(ask(54, 53, 2 * UNIT), 0, "strategy {strategy}: the last is under way");
+            assert_eq!(ask(54, 54, 2 * UNIT), 1, "strategy {strategy}: the last is reported");
+        }
     }
 
     #[test]

@@ -223,6 +223,8 @@ impl Run {
             heard_to: self.acked.last().map_or(0, |last| last.end),
             next_packet: self.next_packet,
             acked_to: self.next_packet,
+            repeats_from: self.repeat.first().map_or(0, |first| first.start),
+            repeats_to: self.repeat.last().map_or(0, |last| last.end),
         }
     }
 
@@ -367,6 +369,8 @@ fn go_back_n_covers_what_it_has_ordered_and_no_more() {
             heard_to: 0,
             next_packet,
             acked_to: 0,
+            repeats_from: 0,
+            repeats_to: 0,
         };
         slot.on_lost(&LostData { range, packet, has_waited: false, losses: 1, age: Duration::ZERO, flow })
     };

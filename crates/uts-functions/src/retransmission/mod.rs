@@ -72,6 +72,10 @@ pub struct SentData {
     pub next_packet: u64,
     /// Packets from this number on have not been reported.
     pub acked_to: u64,
+    /// First of the positions that wait to be sent again.
+    pub repeats_from: u64,
+    /// End of those positions; not above `repeats_from` = none waits.
+    pub repeats_to: u64,
 }
 
 /// What to do about lost data.

@@ -113,6 +113,8 @@ mod tests {
             heard_to,
             next_packet: 50,
             acked_to: 8,
+            repeats_from: 0,
+            repeats_to: 0,
         };
         LostData { range, packet: 7, has_waited, losses: 1, age: Duration::ZERO, flow }
     }

@@ -8,6 +8,8 @@ use core::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub struct Withheld {
     arrived: RangeSet,
+    /// What was taken for lost and has arrived: it needs not arrive again.
+    late: RangeSet,
 }
 
 impl Withheld {
@@ -16,9 +18,21 @@ impl Withheld {
         self.arrived.insert(range);
     }
 
-    /// Positions are sent again: that they had arrived is forgotten.
+    /// Positions have arrived that were taken for lost: also what is sent again of them has.
+    pub fn insert_late(&mut self, range: Range<u64>) {
+        self.late.insert(range.clone());
+        self.arrived.insert(range);
+    }
+
+    /// Positions are sent again: that they had arrived is forgotten, unless that was a mistake.
     pub fn remove(&mut self, range: Range<u64>) {
-        self.arrived.remove(range);
+        self.arrived.remove(range.clone());
+        for late in self.late.iter() {
+            let part = late.start.max(range.start)..late.end.min(range.end);
+            if !part.is_empty() {
+                self.arrived.insert(part);
+            }
+        }
     }
 
     /// Whether nothing is withheld.
@@ -37,6 +51,7 @@ impl Withheld {
         let Some(unit) = unit.map(|unit| unit.max(1)) else {
             let all = self.arrived.iter().collect();
             self.arrived.clear();
+            self.late.clear();
             return all;
         };
         let (mut whole, mut looked_to) = (Vec::new(), 0);
@@ -52,13 +67,14 @@ impl Withheld {
         }
         for range in &whole {
             self.arrived.remove(range.clone());
+            self.late.remove(range.clone());
         }
         whole
     }
 
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
-        self.arrived.heap_bytes()
+        self.arrived.heap_bytes() + self.late.heap_bytes()
     }
 }
 
@@ -79,6 +95,21 @@ mod tests {
         assert!(withheld.is_empty());
         withheld.insert(200..260);
         assert_eq!(withheld.take_whole(Some(100), 300, |gap| *gap == (260..300)), [200..300]);
+    }
+
+    #[test]
+    fn what_arrived_late_need_not_arrive_again() {
+        let mut withheld = Withheld::default();
+        withheld.insert_late(0..40);
+        withheld.remove(0..100);
+        withheld.insert(40..70);
+        withheld.remove(20..50);
+        withheld.insert_late(70..100);
+        assert!(withheld.take_whole(Some(100), 100, |_| false).is_empty());
+        withheld.insert_late(40..50);
+        withheld.remove(0..50);
+        assert_eq!(withheld.take_whole(Some(100), 100, |_| false), [0..100]);
+        assert!(withheld.is_empty());
     }
 
     #[test]

@@ -332,6 +332,11 @@ impl SendBuffer {
             && self.told.is_empty()
     }
 
+    /// From the first to the last position that waits to be sent again; empty if none does.
+    pub fn repeats(&self) -> Range<u64> {
+        self.repeat.first().map_or(0, |first| first.start)..self.repeat.last().map_or(0, |last| last.end)
+    }
+
     /// Whether there is something to send below the flow-control `limit`.
     pub fn wants_to_send(&self, limit: u64) -> bool {
         !self.repeat.is_empty() || (self.sent < self.written && self.sent < limit)

@@ -409,3 +409,38 @@ fn a_flow_that_begins_with_a_stop_is_told_to_the_peer() {
     assert_eq!(pair.opened, [flow]);
     assert_eq!(pair.at(SERVER).accept_flow(), Some(flow));
 }
+
+/// The server agrees to a profile without protection, and its answer never arrives: the client
+/// gives it up. What the client then asks for beside what it uses is judged by that.
+#[test]
+fn a_group_is_judged_by_what_its_sender_uses_and_not_by_what_it_gave_up() {
+    let clean = "rate=10mbit delay=10ms loss=0";
+    let mut pair = Pair::new(clean, 1, |config| {
+        for property in ["uts.security=unprotected", "uts.consent=all", "uts.adapt=off"] {
+            config.requirements.assign(property).expect("a valid property");
+        }
+        config.idle_timeout = Duration::from_secs(5000);
+    });
+    let used = pair.at(CLIENT).profile(Direction::Out).expect("established");
+    let is_open = used.name(Function::Protection) == "none";
+    let other = used.with_named(Function::Protection, if is_open { "aes-128-gcm" } else { "none" });
+    let now = pair.world.now();
+    let asked = pair.at(CLIENT).request_profile(now, Direction::Out, other.expect("it exists"));
+    asked.expect("nothing is under way");
+    let backward = uts_path::Target::One(uts_path::Direction::Backward);
+    pair.world.set_path(backward, "rate=10mbit delay=10ms loss=1").expect("a valid change");
+    pair.pass(Duration::from_secs(1000));
+    let has = |pair: &Pair, node, what: fn(&ExchangeEvent) -> bool| {
+        pair.exchanges.iter().any(|(at, step)| *at == node && what(step))
+    };
+    assert!(has(&pair, SERVER, |step| matches!(step, ExchangeEvent::Granted { .. })), "it was agreed to");
+    assert!(has(&pair, CLIENT, |step| matches!(step, ExchangeEvent::Failed { .. })), "and given up");
+    pair.world.set_path(uts_path::Target::Both, clean).expect("a valid change");
+    let flow = pair.open(&requirements(&["uts.profile.fec=xor"]));
+    pair.write(flow, b"still here").expect("there is room");
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.refused, []);
+    let refused = has(&pair, CLIENT, |step| matches!(step, ExchangeEvent::Refused { .. }));
+    assert!(!refused, "{:?}", pair.exchanges);
+    assert!(pair.read.contains_key(&flow), "{:?}", pair.exchanges);
+}

@@ -33,6 +33,7 @@ pub struct Lane {
     /// By position: what arrived. For messages their first position stands for all.
     arrived: Vec<bool>,
     last_position: Option<u64>,
+    reads: usize,
 }
 
 /// The contents of a message, or a stretch of those of a run of bytes.
@@ -67,6 +68,7 @@ impl Lane {
             position: 0,
             arrived: Vec::new(),
             last_position: None,
+            reads: 0,
         }
     }
 
@@ -97,6 +99,7 @@ impl Lane {
 
     /// Checks what was read.
     pub fn on_read(&mut self, read: &Read, ordered: bool) -> Result<(), String> {
+        self.reads += 1;
         let place = match read {
             Read::Bytes(position, data) => self.on_bytes(*position, data)?,
             Read::Message(data) => self.on_message(data)?,
@@ -153,6 +156,11 @@ impl Lane {
         }
         places.fill(true);
         Ok(item.start)
+    }
+
+    /// Count of what has become of it: it grows as long as the flow goes on.
+    pub fn steps(&self) -> usize {
+        self.reads + self.position as usize + usize::from(self.is_settled) + usize::from(self.is_ended)
     }
 
     /// Positions that were sent and never read.

@@ -173,7 +173,7 @@ impl Connection {
         let terms = Terms {
             library: self.ways.config.library(),
             may_go_unprotected: self.may_go_unprotected(),
-            protection: *self.profile_of(direction, 0).get(Function::Protection),
+            protection: self.shared_protection(direction, &message),
             answering: Answering::new(requirements, direction),
         };
         let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
@@ -181,6 +181,18 @@ impl Connection {
         machine.handle(now, message, |group, profile| terms.accept(profile, group));
         self.drain_exchange(now, direction);
         Ok(())
+    }
+
+    /// Protection of group 0 as a request is decided on. Of what is open here, only the
+    /// sender's request says what it uses: it may have given up what was agreed to last.
+    fn shared_protection(&self, direction: Direction, message: &Message<Profile, Refusal>) -> Choice {
+        let using = match message {
+            Message::Request { using, .. } if direction == Direction::In => using[0],
+            _ => None,
+        };
+        let stacks = self.ways.inbound.as_ref().map_or(&[][..], |inbound| &inbound.stacks);
+        let used = stacks.iter().find(|stack| using == Some(stack.epoch)).map(|stack| *stack.profile);
+        *used.unwrap_or_else(|| self.profile_of(direction, 0)).get(Function::Protection)
     }
 
     /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open
@@ -248,6 +260,7 @@ impl Connection {
         }
         self.ways.flows.tell_readers(group, &mut self.ways.events);
         if !grants(profile) {
+            self.ways.flows.has_come_free = true;
             self.ways.flows.incoming.release();
         }
         let asked_here =
@@ -490,9 +503,52 @@ const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::receive::contents::Contents;
+    use crate::connection::testing;
+    use uts_functions::flow;
+
+    /// A flow whose group nothing has told yet takes part in an exchange of group 0: what it is
+    /// granted by that is good for the group that its first data then names (flow.md R-1).
+    #[test]
+    fn what_was_granted_before_the_group_is_known_stays_granted() {
+        for name in ["credit", "stop-and-wait", "sliding-window"] {
+            let mut ways = testing::ways();
+            assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
+            let receive = &mut ways.flows.get_mut(1).expect("open").receive;
+            let granted = receive.free_limit + 100_000;
+            receive.grant.limit = granted;
+            let flow = profile().with_named(Function::Flow, name).expect("it exists");
+            let flow = flow::Slot::build(flow.get(Function::Flow), ()).expect("in range");
+            receive.begin_with(&flow, 8192);
+            assert!(receive.limit() >= granted, "{name}: {} of {granted}", receive.limit());
+        }
+    }
 
     fn profile() -> Profile {
         Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
+    }
+
+    /// A sender without a limit has lost data, repeats it under one that it was granted since, and
+    /// nothing of the flow came before: it has broken no rule (flow.md R-39).
+    #[test]
+    fn what_may_have_left_without_a_limit_is_dropped_beyond_one() {
+        for has_come_free in [false, true] {
+            let mut ways = testing::ways();
+            ways.flows.has_come_free = has_come_free;
+            ways.adopt_flow_control(Time::ZERO, 0);
+            assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
+            let limit = ways.flows.get(1).expect("open").receive.limit();
+            let data = |offset, bytes| frame::Data {
+                flow: 1,
+                offset: Some(offset),
+                flags: frame::DataFlags::default(),
+                has_len: false,
+                bytes,
+            };
+            let (within, beyond) = (data(0, b"data"), data(limit, b"data"));
+            assert!(!ways.overruns(0, &Contents::Data(within)));
+            assert_eq!(ways.overruns(0, &Contents::Data(beyond)), has_come_free);
+        }
     }
 
     #[test]

@@ -204,6 +204,7 @@ impl Connection {
         self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
         self.ways.flows.window_out = outbound.window_of_flows(0);
         self.ways.flows.opened_max = hello.limits.max_flows;
+        self.ways.flows.has_come_free = !grants(&theirs);
         self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
         if let Some(limit) = hello.limits.connection_credit_bytes {
             // flow.md R-36

@@ -160,6 +160,14 @@ impl SendHalf {
         }
     }
 
+    /// Positions have arrived that were taken for lost (retransmission.md R-23).
+    pub fn on_arrived_late(&mut self, range: Range<u64>, mechanism: Option<&retransmission::Slot>) {
+        if mechanism.is_some_and(|mechanism| mechanism.unit().is_some()) {
+            self.rare.get_or_insert_default().withheld.insert_late(range.clone());
+        }
+        self.on_arrived(range, mechanism);
+    }
+
     /// Units that have arrived whole count; without units, all that has arrived does.
     #[cold]
     pub fn count_whole(&mut self, unit: Option<u64>) {
@@ -412,7 +420,10 @@ impl ReceiveHalf {
         if self.data.consumed() == 0 {
             let window = flow.window_bytes();
             self.grant.window_bytes = window_bytes.min(window);
-            self.grant.limit = self.free_limit.min(window);
+            // what was granted before its group was known stays granted.
+            if self.grant.limit <= self.free_limit {
+                self.grant.limit = self.free_limit.min(window);
+            }
         }
     }
 

@@ -72,6 +72,9 @@ pub(crate) struct Flows {
     pub signals: BTreeSet<Signal>,
     /// What the peer grants a flow at its begin, at the most.
     pub credit_initial_out: u64,
+    /// Flow control in the way in has granted nothing at some time: what left then may be beyond
+    /// any limit, and is repeated under what came after (flow.md R-39).
+    pub has_come_free: bool,
     /// Flow control in the way in has been exchanged for one with another window.
     pub has_other_window: bool,
     /// The peer reads frames of messages of one length (packets.md P-34).
@@ -128,6 +131,7 @@ impl Flows {
             signals: BTreeSet::new(),
             credit_initial_out: 0,
             window_out: u32::MAX,
+            has_come_free: false,
             has_other_window: false,
             peer_reads_messages: false,
             peer_takes_expedited: false,
@@ -248,7 +252,29 @@ impl Flows {
         }
     }
 
+    /// True if a flow has its place among those that have something to send.
+    #[cfg(debug_assertions)]
+    pub fn is_in_order(&self, id: u32) -> bool {
+        self.get(id).is_some_and(|flow| flow.send.turn.is_on())
+    }
+
+    /// True if each flow of which something is due is listed, no later than it is. It may be early:
+    /// what is found not to be due then is listed anew.
+    #[cfg(debug_assertions)]
+    pub fn alarms_are_right(&self) -> bool {
+        let listed = self.alarms.as_ref().map_or(0, |alarms| alarms.len());
+        let is_listed = |at: Time, id: u32| self.alarms.as_ref().is_some_and(|all| all.contains(&(at, id)));
+        let mut due = 0;
+        let is_so = self.table.iter().all(|(id, flow)| {
+            due += usize::from(flow.alarm.is_some());
+            let is_in_time = flow.next_alarm().is_none_or(|next| flow.alarm.is_some_and(|at| at <= next));
+            is_in_time && flow.alarm.is_none_or(|at| is_listed(at, *id))
+        });
+        is_so && due == listed
+    }
+
     /// True if the memory that is counted is that of all flows.
+    #[cfg(debug_assertions)]
     pub fn counts_are_right(&self) -> bool {
         let charges = self.table.values().map(|flow| flow.receive.counted.charge).sum::<usize>();
         let held = self.table.values().map(|flow| flow.send.held).sum::<usize>();

@@ -205,6 +205,11 @@ impl Parts {
     /// What goes into a packet.
     #[inline]
     pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
+        // under an epoch that was replaced, which the peer may have closed, goes nothing but
+        // its redundancy.
+        if ways.outbound.as_ref().is_some_and(|outbound| outbound.is_replaced(packet.stack)) {
+            return self.repairs.write(packet, ways);
+        }
         in_order!(self, part => if !packet.is_complete {
             part.write(packet, ways)
         });
@@ -236,5 +241,41 @@ impl Parts {
     /// Does what is due in each part.
     pub fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
         in_order!(self, part => part.on_timeout(now, ways));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::testing;
+    use uts_functions::Function;
+    use uts_wire::frame::Frame;
+
+    /// The peer may have closed an epoch that was replaced: what is to arrive does not go with its
+    /// redundancy, or it would be lost each time that it is repeated.
+    #[test]
+    fn a_replaced_epoch_carries_its_redundancy_alone() {
+        let mut ways = testing::ways_with(&[(Function::Fec, "reed-solomon")]);
+        let id = ways.flows.open(100).expect("granted").0;
+        let outbound = ways.outbound.as_mut().expect("established");
+        let profile = *outbound.stacks[0].profile;
+        let fec = outbound.stacks[0].fec.as_mut().expect("not inert");
+        (0..4).for_each(|number| fec.on_source(Time::ZERO, number, &[number as u8; 500]));
+        let due = fec.deadline().expect("the block is not full");
+        fec.on_flush(due);
+        let mut parts = Parts::new(PacketSize::new(Time::ZERO, 268, 1200, 1500));
+        for is_replaced in [false, true] {
+            if is_replaced {
+                let next = profile.with_named(Function::Fec, "none").expect("it exists");
+                let outbound = ways.outbound.as_mut().expect("established");
+                assert!(outbound.put_to_use(Time::ZERO, 2, 0, &next, 1200));
+                assert_eq!(outbound.stacks.len(), 2, "redundancy waits");
+            }
+            ways.flows.signals.insert(Signal::Credit(id));
+            let frames = testing::written(&mut ways, 1100, |packet, ways| parts.write(packet, ways));
+            let has = |what: fn(&Frame<'_>) -> bool| frames.iter().any(what);
+            assert!(has(|frame| matches!(frame, Frame::Repair(_))), "{frames:?}");
+            assert_eq!(has(|frame| matches!(frame, Frame::Credit(_))), !is_replaced, "{frames:?}");
+        }
     }
 }

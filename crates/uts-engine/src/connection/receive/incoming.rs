@@ -266,7 +266,9 @@ impl Ways {
         let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else { return false };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
-        let limit = if receive.is_free() { receive.limit() } else { u64::MAX };
+        // flow.md R-39
+        let may_be_beyond = receive.is_free() || self.flows.has_come_free;
+        let limit = if may_be_beyond { receive.limit() } else { u64::MAX };
         !receive.has_room(data_bytes)
             || parts.any(|part| {
                 let start = part.offset.filter(|_| counts).unwrap_or(0);

@@ -45,6 +45,12 @@ impl Gate<'_> {
         if self.windows { self.window(send, limit) } else { limit }
     }
 
+    /// The same, where nothing outstanding has a say in it.
+    #[cfg(debug_assertions)]
+    pub fn fixed_limit(&self, send: &SendHalf) -> Option<u64> {
+        (!self.windows).then(|| send.behind_expedited(self.flow.send_limit(send.limit)))
+    }
+
     #[cold]
     fn window(&self, send: &mut SendHalf, limit: u64) -> u64 {
         let fixed = Outstanding {

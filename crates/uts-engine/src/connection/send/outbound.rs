@@ -309,6 +309,14 @@ impl Outbound {
         true
     }
 
+    /// True if the group of this stack uses a newer one.
+    #[inline]
+    pub fn is_replaced(&self, index: usize) -> bool {
+        let newer = self.stacks.get(index + 1..).unwrap_or_default();
+        !newer.is_empty()
+            && self.stacks.get(index).is_some_and(|old| newer.iter().any(|s| s.group == old.group))
+    }
+
     /// Drops stacks that were replaced and have nothing more to send.
     pub fn drop_idle_stacks(&mut self) {
         if self.stacks.len() == 1 {
@@ -316,9 +324,7 @@ impl Outbound {
         }
         let mut index = 0;
         while index < self.stacks.len() {
-            let stack = &self.stacks[index];
-            let replaced = self.stacks[index + 1..].iter().any(|s| s.group == stack.group);
-            if replaced && !has_repair(stack) {
+            if self.is_replaced(index) && !has_repair(&self.stacks[index]) {
                 self.stacks.remove(index);
             } else {
                 index += 1;

@@ -162,6 +162,23 @@ impl<T: Carried> Ledger<T> {
         self.eliciting
     }
 
+    /// Entries that are kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if no entry is kept.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Eliciting packets in flight and their bytes, added up.
+    pub fn in_flight(&self) -> (u64, u64) {
+        let asking = self.entries.iter().filter(|entry| entry.sent.eliciting);
+        let open = asking.map(|entry| (u64::from(entry.open.count_ones()), entry.sent.bytes));
+        open.fold((0, 0), |(packets, bytes), (count, each)| (packets + count, bytes + count * each))
+    }
+
     /// When the last eliciting packet was sent.
     pub fn last_eliciting_at(&self) -> Time {
         self.last_eliciting_at
