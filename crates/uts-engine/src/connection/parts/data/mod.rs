@@ -84,6 +84,8 @@ impl Part for Data {
             let before = packet.out.len();
             let written = Cargo { flows, stack, gate, stats, packet, flow, end, polls, coalesce }.fill();
             if written == Written::NoRoom {
+                // It may have been found to wait, until then.
+                flows.update_alarm(flow);
                 break;
             }
             // A flow that has nothing left must not stand before those that have.
