@@ -282,6 +282,18 @@ pub fn parse_advising<P: Parser>(advice: Advice) -> Result<P, ExitCode> {
     parse_line(std::env::args_os(), advice)
 }
 
+/// Leaves out of the advice about a command that there is not those that are for no person.
+fn advise_no_hidden(error: &mut clap::Error, program: &clap::Command) {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let is_hidden = |name: &String| program.find_subcommand(name).is_some_and(|found| found.is_hide_set());
+    let shown: Vec<String> = names.iter().filter(|name| !is_hidden(name)).cloned().collect();
+    if shown.is_empty() {
+        error.remove(ContextKind::SuggestedSubcommand);
+    } else {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));
+    }
+}
+
 /// As [`parse_advising`], of this command line, which begins with the program's name.
 ///
 /// # Errors
@@ -290,7 +302,8 @@ pub fn parse_line<P: Parser>(
     line: impl IntoIterator<Item = OsString>,
     advice: Advice,
 ) -> Result<P, ExitCode> {
-    P::try_parse_from(line).map_err(|error| {
+    P::try_parse_from(line).map_err(|mut error| {
+        advise_no_hidden(&mut error, &P::command());
         let output = if error.use_stderr() { Output::Err } else { Output::Out };
         let code = if error.use_stderr() { USAGE } else { 0 };
         let text = error.render();
