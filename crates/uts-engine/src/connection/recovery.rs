@@ -1,6 +1,7 @@
 //! What becomes of data that has arrived, or was lost: its flow's retransmission mechanism says
 //! what is sent again.
 
+use super::flows::halves::SendHalf;
 use super::parts::{LostPacket, Signal};
 use super::{Event, Ways};
 use crate::event::FlowId;
@@ -8,7 +9,7 @@ use core::ops::Range;
 use core::time::Duration;
 use smallvec::{SmallVec, smallvec};
 use uts_functions::feedback::BadFeedback;
-use uts_functions::retransmission::{LostData, Response, Retransmission, SentData};
+use uts_functions::retransmission::{self, LostData, Response, Retransmission, SentData};
 use uts_functions::{Function, RangeSet, Time};
 use uts_wire::frame;
 
@@ -18,19 +19,24 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 impl Ways {
     /// Data of a flow has arrived.
     pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let outbound = self.outbound.as_ref();
-        let mechanism = outbound.and_then(|o| Some(&o.stack(flow.send.group)?.retransmission));
-        flow.send.on_arrived(range, mechanism);
-        self.after_send_change(id);
+        self.settle_by(id, range, SendHalf::on_arrived);
     }
 
     /// Data of a flow has arrived that was taken for lost.
     pub(super) fn settle_late_data(&mut self, id: u32, range: Range<u64>) {
+        self.settle_by(id, range, SendHalf::on_arrived_late);
+    }
+
+    fn settle_by(
+        &mut self,
+        id: u32,
+        range: Range<u64>,
+        on_arrived: impl FnOnce(&mut SendHalf, Range<u64>, Option<&retransmission::Slot>),
+    ) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let outbound = self.outbound.as_ref();
         let mechanism = outbound.and_then(|o| Some(&o.stack(flow.send.group)?.retransmission));
-        flow.send.on_arrived_late(range, mechanism);
+        on_arrived(&mut flow.send, range, mechanism);
         self.after_send_change(id);
     }
 

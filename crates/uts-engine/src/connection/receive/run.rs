@@ -53,18 +53,19 @@ impl Connection {
                 receive.tell_reader(flow, &mut self.ways.events);
                 packets += 1;
                 data_bytes += bytes;
-                if unnoted != Some(flow) {
-                    unnoted
-                        .replace(flow)
-                        .into_iter()
-                        .for_each(|before| self.ways.flows.note_received(before));
+                if unnoted != Some(flow)
+                    && let Some(before) = unnoted.replace(flow)
+                {
+                    self.ways.flows.note_received(before);
                 }
                 continue;
             }
             odd = Some((start..taken, tail, opened));
             break;
         }
-        unnoted.into_iter().for_each(|flow| self.ways.flows.note_received(flow));
+        if let Some(flow) = unnoted {
+            self.ways.flows.note_received(flow);
+        }
         if let Some(ecn) = ecn {
             inbound.arrivals.ecn[ecn as usize] += packets;
         }
