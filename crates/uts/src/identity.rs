@@ -121,9 +121,7 @@ impl Identity {
         }
         let pair =
             KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
-        let pem = Zeroizing::new(pair.serialize_pem());
-        let was_made = create_private(path, pem.as_bytes())
-            .map_err(|source| IdentityError::Create { path: path.to_owned(), source })?;
+        let was_made = write_key(&pair, path)?;
         // If somebody else was faster, theirs counts.
         Ok((Self::load(path)?, was_made))
     }
@@ -134,13 +132,11 @@ impl Identity {
     /// [`IdentityError::Create`], also if there is a file already; [`IdentityError::Unusable`] if
     /// the key cannot be written as PEM.
     pub fn save(&self, path: &Path) -> Result<(), IdentityError> {
-        let failed = |source| IdentityError::Create { path: path.to_owned(), source };
         let pair = KeyPair::try_from(&self.key).map_err(|e| IdentityError::Unusable(e.to_string()))?;
-        let pem = Zeroizing::new(pair.serialize_pem());
-        match create_private(path, pem.as_bytes()).map_err(failed)? {
-            true => Ok(()),
-            false => Err(failed(io::ErrorKind::AlreadyExists.into())),
+        if write_key(&pair, path)? {
+            return Ok(());
         }
+        Err(IdentityError::Create { path: path.to_owned(), source: io::ErrorKind::AlreadyExists.into() })
     }
 
     /// An X.509 certificate with the chain that leads to a root, and its key, from PEM files.
@@ -273,6 +269,13 @@ pub(crate) fn without_path(error: io::Error) -> io::Error {
         Some((words, _)) => io::Error::new(error.kind(), words.to_owned()),
         None => error,
     }
+}
+
+/// Writes a key to a new file. Returns whether it is this call's.
+fn write_key(pair: &KeyPair, path: &Path) -> Result<bool, IdentityError> {
+    let pem = Zeroizing::new(pair.serialize_pem());
+    create_private(path, pem.as_bytes())
+        .map_err(|source| IdentityError::Create { path: path.to_owned(), source })
 }
 
 /// Makes a file of mode 0600 that is complete as soon as it has its name. Returns whether it is

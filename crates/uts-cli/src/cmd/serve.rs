@@ -41,7 +41,7 @@ use watch::Watch;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
-const GOODBYE_MAX: Duration = Duration::from_secs(1);
+pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Said of a client, and to it, that `uts ctl` has ended.
 const ENDED: &str = "ended by the operator of the server";

@@ -23,9 +23,6 @@ use uts_end::output::words;
 /// Most connections at once: the client has one, and another while it looks whether UDP works.
 const CONNECTIONS_MAX: usize = 8;
 
-/// How long a server that ends waits for its clients to be told.
-const GOODBYE_MAX: Duration = Duration::from_secs(1);
-
 /// A process that is ready to serve: it belongs to no terminal, and is confined.
 pub struct Ready {
     null: File,
@@ -77,8 +74,8 @@ fn leave(null: &File) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(null)
 }
 
-/// Where the sshd that has let the user in has taken the connection, by what it says in
-/// `SSH_CONNECTION`: client's address and port, own address and port.
+/// Address and port at which the sshd that has let the user in took the connection, by what it
+/// says in `SSH_CONNECTION`: client's address and port, own address and port.
 fn sshd(connection: Option<&str>) -> Result<(IpAddr, u16), String> {
     let connection = connection.ok_or("SSH_CONNECTION is not set: only sshd starts this server")?;
     let wrong = || format!("SSH_CONNECTION is `{connection}`: no address and port of sshd");
@@ -136,7 +133,7 @@ async fn serve_until_alone(listener: &Listener, permitted: &Arc<Permitted>, ling
     }
     clients.abort_all();
     listener.close();
-    let _ = timeout(GOODBYE_MAX, async { while clients.join_next().await.is_some() {} }).await;
+    let _ = timeout(serve::GOODBYE_MAX, async { while clients.join_next().await.is_some() {} }).await;
 }
 
 async fn serve_client(link: UdpLink, permitted: Arc<Permitted>, budget: Budget) {
