@@ -50,7 +50,7 @@ pub enum Command {
     Pipe(PipeArgs),
     /// Run ssh so that its session lives through changes of network
     Ssh(SshArgs),
-    /// What `uts ssh` starts at the host
+    /// Server that `uts ssh` starts at the host
     #[command(hide = true)]
     SshServer(SshServerArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well

@@ -115,7 +115,7 @@ impl Admitted {
     /// The keys as they are now.
     ///
     /// # Errors
-    /// What is wrong with the file, in words.
+    /// Fault of the file, in words.
     pub fn keys(&self) -> Result<Arc<AuthorizedKeys>, String> {
         match self {
             Admitted::Keys(keys) => Ok(keys.clone()),
@@ -123,7 +123,7 @@ impl Admitted {
         }
     }
 
-    /// Where the keys are, for people.
+    /// Source of the keys, for people.
     pub fn place(&self) -> String {
         match self {
             Admitted::Keys(_) => "the list of this server's clients".to_owned(),

@@ -1,4 +1,4 @@
-//! What `uts ssh`, and the server that it starts, are told.
+//! Options of `uts ssh`, and of the server that it starts.
 
 use clap::Args as ClapArgs;
 use std::ffi::OsString;

@@ -78,7 +78,7 @@ pub struct CtlArgs {
     pub json: bool,
 }
 
-/// What to do with a tunnel or a server.
+/// Action on a tunnel or a server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {
     /// Print the connection to the server, the forwards, and what they carry, with profiles; of a

@@ -8,7 +8,7 @@ use core::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub struct Withheld {
     arrived: RangeSet,
-    /// What was taken for lost and has arrived: it needs not arrive again.
+    /// Data that was taken for lost and has arrived: it needs not arrive again.
     late: RangeSet,
 }
 

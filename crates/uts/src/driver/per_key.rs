@@ -28,7 +28,7 @@ pub(crate) struct PerKey {
 struct Waiting {
     new: ConnectionHandle,
     key: Fingerprint,
-    /// Those that have yet to answer.
+    /// Connections that have yet to answer.
     asked: Vec<ConnectionHandle>,
 }
 

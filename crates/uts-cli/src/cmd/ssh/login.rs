@@ -30,7 +30,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// The longest line that is read, in bytes, and what is kept of the host's standard error.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// What is run at the host. Nothing in it is special to another shell within `'…'`.
+/// Script that is run at the host. Nothing in it is special to another shell within `'…'`.
 /// `@PLACEHOLDERS@` stand for words that are plain in any shell.
 const SCRIPT: &str = r#"
     go() {
@@ -121,7 +121,7 @@ impl Login<'_> {
         options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
 
-    /// What is run at the host, as one word in one line.
+    /// Script that is run at the host, as one word in one line.
     fn script(&self) -> String {
         let (first, last) = self.args.udp_ports;
         let script = SCRIPT
@@ -158,7 +158,7 @@ impl Login<'_> {
     }
 }
 
-/// Where a server is, as it says it.
+/// Place of a server, as it says it.
 fn place(said: &str) -> Option<Place> {
     let mut words = said.split(' ');
     let port = words.next()?.parse().ok().filter(|port| *port > 0)?;
@@ -175,7 +175,7 @@ struct Talk {
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<tokio::io::Take<ChildStdout>>>,
     is_in: Arc<AtomicBool>,
-    /// What the host has said on standard error.
+    /// Text that the host has written to standard error.
     errors: Arc<Mutex<VecDeque<u8>>>,
     passing: JoinHandle<()>,
     /// This program, once it is wanted.
