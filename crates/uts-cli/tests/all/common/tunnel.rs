@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, Place, Running, Server};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -157,7 +157,11 @@ pub fn by_socks(proxy: SocketAddr, to: SocketAddr) -> TcpStream {
 /// Sends a text, ends that direction, and reads what comes back.
 pub fn ask(mut stream: TcpStream, text: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(text)?;
-    stream.shutdown(Shutdown::Write)?;
+    match stream.shutdown(Shutdown::Write) {
+        // A reset came between, and what is read tells it.
+        Err(error) if error.kind() == ErrorKind::NotConnected => {}
+        ended => ended?,
+    }
     let mut back = Vec::new();
     stream.read_to_end(&mut back)?;
     Ok(back)
