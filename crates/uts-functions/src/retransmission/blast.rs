@@ -24,13 +24,40 @@ enum Strategy {
     Selective,
 }
 
+/// Units whose passes are counted; where more fail at a time, the one with the fewest is forgotten.
+const COUNTED_MAX: usize = 64;
+
 /// The sender's half. See the module's page.
 #[derive(Clone, Debug)]
 pub struct Blast {
     unit_bytes: u64,
     strategy: Strategy,
-    /// The last order to send something again. In a box, so that the slot is not larger for it.
-    last: Option<Box<Order>>,
+    /// In a box, so that the slot is not larger for it.
+    orders: Option<Box<Orders>>,
+}
+
+/// Orders to send something again.
+#[derive(Clone, Debug)]
+struct Orders {
+    last: Order,
+    /// The start of each unit that was repeated, and how often.
+    passes: Vec<(u64, u64)>,
+}
+
+impl Orders {
+    /// Counts one more pass of the unit that begins here. Returns how many went before.
+    fn count(&mut self, unit: u64) -> u64 {
+        if let Some((_, passes)) = self.passes.iter_mut().find(|(start, _)| *start == unit) {
+            *passes += 1;
+            return *passes - 1;
+        }
+        if self.passes.len() == COUNTED_MAX {
+            let fewest = self.passes.iter().enumerate().min_by_key(|(_, (_, passes))| *passes);
+            fewest.map(|(index, _)| index).map(|index| self.passes.swap_remove(index));
+        }
+        self.passes.push((unit, 1));
+        0
+    }
 }
 
 /// Positions that were ordered to be sent again; packets below the number were sent before.
@@ -109,7 +136,7 @@ impl Blast {
             3 => Strategy::FromFirst,
             _ => Strategy::Selective,
         };
-        Blast { unit_bytes: unit_bytes(params), strategy, last: None }
+        Blast { unit_bytes: unit_bytes(params), strategy, orders: None }
     }
 
     /// The unit that a position is in, as far as it has been sent.
@@ -118,19 +145,32 @@ impl Blast {
         start..start.saturating_add(self.unit_bytes).min(flow.sent_to)
     }
 
+    fn last(&self) -> Option<&Order> {
+        self.orders.as_deref().map(|orders| &orders.last)
+    }
+
     /// What to send again because this is missing (retransmission.md R-18).
     fn order(&mut self, missing: &Range<u64>, flow: &SentData) -> Range<u64> {
         // What ends in another unit is as good as missing there, too.
         let (first, last) =
             (self.unit_of(missing.start, flow), self.unit_of(missing.end.saturating_sub(1), flow));
-        let range = match self.strategy {
+        let (before_packet, left_before) = (flow.next_packet, flow.next_packet);
+        let order = Order { range: missing.clone(), before_packet, left_before };
+        let orders =
+            self.orders.get_or_insert_with(|| Box::new(Orders { last: order.clone(), passes: Vec::new() }));
+        orders.last = order;
+        let whole = match self.strategy {
             Strategy::FullAfterTimeout | Strategy::Full => first.start..last.end,
             Strategy::FromFirst => missing.start..last.end,
-            Strategy::Selective => missing.clone(),
+            Strategy::Selective => return missing.clone(),
         };
-        let (before_packet, left_before) = (flow.next_packet, flow.next_packet);
-        self.last = Some(Box::new(Order { range: range.clone(), before_packet, left_before }));
-        range
+        // A pass in which nothing is lost may never come: passes to wait for grow exponentially with
+        // the packets of a unit.
+        let bytes = missing.end.saturating_sub(missing.start).max(1);
+        if orders.count(first.start) < (last.end - first.start).div_ceil(bytes) {
+            orders.last.range = whole;
+        }
+        orders.last.range.clone()
     }
 }
 
@@ -143,7 +183,7 @@ impl Retransmission for Blast {
         let SentData { now, timeout, heard_to, .. } = lost.flow;
         // retransmission.md R-19.
         let is_covered = |last: &Order| lost.packet < last.before_packet && last.covers(&lost.range);
-        if self.last.as_deref().is_some_and(is_covered) {
+        if self.last().is_some_and(is_covered) {
             return Response::Covered;
         }
         // retransmission.md R-17: the answer to the unit is waited for, if one can come.
@@ -169,7 +209,9 @@ impl Retransmission for Blast {
         let missing = demand::read_ranges(words).ok_or(BadFeedback { mechanism: Self::INFO.name })?;
         // Where an order takes long to leave, its first packets are reported before its last are
         // sent: it would begin again for ever.
-        if let Some(last) = self.last.as_deref_mut().filter(|last| last.waits(flow)) {
+        if let Some(last) =
+            self.orders.as_mut().map(|orders| &mut orders.last).filter(|last| last.waits(flow))
+        {
             last.left_before = flow.next_packet;
         }
         let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
@@ -177,7 +219,7 @@ impl Retransmission for Blast {
         for range in sent {
             // retransmission.md R-19: it asks again before what it asked for can be there.
             let is_unanswered = |last: &Order| flow.acked_to <= last.left_before && last.covers(range);
-            if self.strategy != Strategy::Selective && self.last.as_deref().is_some_and(is_unanswered) {
+            if self.strategy != Strategy::Selective && self.last().is_some_and(is_unanswered) {
                 continue;
             }
             // One order for a unit is enough, unless each asks for itself.
@@ -275,6 +317,40 @@ mod tests {
         assert_eq!(silent.on_lost(&lost), Response::Covered, "the unit is under way again");
         lost.packet = 60;
         assert_eq!(silent.on_lost(&lost), Response::Repeat(UNIT..2 * UNIT), "that was lost again");
+    }
+
+    /// On a path that loses a third no pass of many packets is whole.
+    #[test]
+    fn a_unit_is_repeated_whole_as_often_as_it_has_packets() {
+        for (strategy, whole) in [(1, UNIT..2 * UNIT), (2, UNIT..2 * UNIT), (3, UNIT + 1000..2 * UNIT)] {
+            let mut blast = blast(strategy);
+            let missing = UNIT + 1000..UNIT + 1512;
+            let mut order = |packet| {
+                let flow = flow(packet + 1);
+                let (range, losses, age) = (missing.clone(), 1, Duration::ZERO);
+                blast.on_lost(&LostData { range, packet, has_waited: true, losses, age, flow })
+            };
+            for pass in 0..UNIT / 512 {
+                assert_eq!(order(100 * pass), Response::Repeat(whole.clone()), "strategy {strategy}, {pass}");
+            }
+            assert_eq!(order(5000), Response::Repeat(missing.clone()), "strategy {strategy}");
+            assert_eq!(order(5100), Response::Repeat(missing.clone()), "strategy {strategy}");
+        }
+    }
+
+    #[test]
+    fn counts_of_passes_are_bounded_and_the_worst_are_kept() {
+        let mut blast = blast(2);
+        let mut order = |unit: u64, packet| {
+            let flow = SentData { sent_to: 1 << 30, ..flow(packet) };
+            blast.order(&(unit * UNIT..unit * UNIT + 2048), &flow)
+        };
+        assert_eq!([order(0, 1), order(0, 2)], [0..UNIT, 0..UNIT]);
+        for unit in 1..3 * COUNTED_MAX as u64 {
+            assert_eq!(order(unit, 2 + unit), unit * UNIT..(unit + 1) * UNIT);
+        }
+        assert_eq!(order(0, 1000), 0..2048);
+        assert_eq!(blast.orders.map(|orders| orders.passes.len()), Some(COUNTED_MAX));
     }
 
     #[test]

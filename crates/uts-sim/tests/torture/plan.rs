@@ -279,10 +279,6 @@ fn choice(r: &mut ChaCha8Rng, mechanism: &'static uts_functions::Mechanism) -> C
         };
         params.0[index] = r.random_range(low.min(high)..=high.max(low));
     }
-    if mechanism.name == "blast" && params.get(1) <= 2 {
-        // All of a unit is repeated until it arrives whole: one of many packets never would.
-        params.0[0] = 1;
-    }
     if mechanism.name == "poll-status" && params.get(1) == 0 {
         // Only packets of that number ask: a small window that is lost waits for many time-outs.
         params.0[0] = params.0[0].min(4);
