@@ -28,6 +28,10 @@ pub use entry::{Carried, Run};
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
 
+/// Lost packets that are remembered of an age and the half of it, in packets, where there is no room
+/// for all.
+const LOST_OF_AGE: u64 = 64;
+
 /// Packets that are remembered although they do not ask for an acknowledgement: so many at the
 /// front, and twice as many behind others, since a peer that acknowledges nothing would have
 /// reports pile up behind what it was asked for.
@@ -405,17 +409,25 @@ impl<T: Carried> Ledger<T> {
             return;
         }
         if self.lost.len() == LOST_MAX {
-            self.lost.pop_front();
+            self.thin_out_lost();
         }
         let at = self.lost.partition_point(|(n, _)| *n < number);
         self.lost.insert(at, (number, sent.clone()));
     }
 
-    /// Forgets lost packets sent before `before`: they cannot arrive any more.
-    pub fn forget_lost(&mut self, before: Time) {
-        while self.lost.front().is_some_and(|(_, sent)| sent.snapshot.sent_at < before) {
-            self.lost.pop_front();
-        }
+    /// Makes room for packets that are lost. However many are lost in a round trip that is not known
+    /// yet, some are remembered until they are reported (retransmission.md R-24).
+    fn thin_out_lost(&mut self) {
+        let (next, mut before) = (self.next, None);
+        self.lost.retain(|(number, _)| {
+            // The older they are, the further apart.
+            let apart = ((next - number) / LOST_OF_AGE).next_power_of_two();
+            let place = Some((apart, number / apart));
+            core::mem::replace(&mut before, place) != place
+        });
+        // Those of very different ages share no place.
+        let surplus = self.lost.len().saturating_sub(LOST_MAX / 4 * 3);
+        self.lost.drain(..surplus);
     }
 
     /// After a quiet while: forgets lost packets, which do not arrive any more, and, if nothing

@@ -71,6 +71,23 @@ fn what_arrives_after_all_widens_the_threshold() {
 }
 
 #[test]
+fn however_many_are_lost_before_the_first_is_reported_some_are_remembered() {
+    for count in [10, 1000, 100_000] {
+        let mut l = ledger(count);
+        let all = Rule::all_below(count);
+        assert_eq!(l.take_lost(Time::from_millis(count), &all).packets.len() as u64, count);
+        for part in 0..4 {
+            let (from, to) = (count * part / 4, count * (part + 1) / 4);
+            let done = l.on_ack(once(from..to), Time::from_millis(2 * count)).expect("sent");
+            let all = count <= LOST_MAX as u64;
+            assert!(!done.spurious.is_empty(), "part {part} of {count}");
+            assert!(!all || done.spurious.len() as u64 == to - from, "part {part} of {count}");
+        }
+        assert!(l.lost.len() <= LOST_MAX);
+    }
+}
+
+#[test]
 fn an_acknowledgement_of_what_was_never_sent_is_refused() {
     assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());
 }
