@@ -35,6 +35,7 @@ impl Connection {
         };
         let newest = done.packets.iter().max_by_key(|run| run.numbers.end);
         let newest = newest.map(|run| outbound.on_newest(now, run, report.delay));
+        outbound.on_late(now, &done.spurious, report.delay);
         let first = outbound.first_of_place;
         for run in done.packets.iter().filter(|run| run.sent.eliciting) {
             if run.numbers.start >= first {
@@ -315,19 +316,34 @@ impl Outbound {
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         let polls = run.sent.departure.polls;
-        // migration.md M-7
-        let measures = run.sent.eliciting
-            && Some(number) == self.ledger.largest_acked()
-            && number >= self.first_of_place
-            && (!run.sent.departure.repeats || self.timing.measures_repeats());
-        let rtt = measures.then(|| {
-            let delay = delay.min(self.ack_delay_max());
-            let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
-            self.timing.on_sample(&mut self.rtt, sample);
-            sample
-        });
+        let measures = !run.sent.departure.repeats || self.timing.measures_repeats();
+        let rtt = measures.then(|| self.measure(now, number, &run.sent, delay)).flatten();
         self.on_heard(rtt.is_some());
         Newest { number, sent_at, rtt, polls }
+    }
+
+    /// Packets that were taken for lost arrived after all. The newest measures the round trip, too:
+    /// were it left out, a round trip longer than the time-out would never be learnt. Under Karn's
+    /// rule what was sent again is as ambiguous as its repeat.
+    fn on_late(&mut self, now: Time, packets: &[(u64, Sent<Token>)], delay: Duration) {
+        if let Some((number, sent)) = packets.iter().max_by_key(|(number, _)| *number)
+            && self.timing.measures_repeats()
+        {
+            self.measure(now, *number, sent, delay);
+        }
+    }
+
+    /// A sample of the round trip, if this packet is one to measure by (timing.md R-1, migration.md
+    /// M-7).
+    fn measure(&mut self, now: Time, number: u64, sent: &Sent<Token>, delay: Duration) -> Option<Duration> {
+        let is_newest =
+            sent.eliciting && Some(number) == self.ledger.largest_acked() && number >= self.first_of_place;
+        is_newest.then(|| {
+            let delay = delay.min(self.ack_delay_max());
+            let sample = self.rtt.on_sample(now, now.since(sent.snapshot.sent_at), delay);
+            self.timing.on_sample(&mut self.rtt, sample);
+            sample
+        })
     }
 
     /// Congestion control hears of what may take from its window. (congestion.md C-4)

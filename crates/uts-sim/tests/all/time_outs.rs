@@ -168,6 +168,33 @@ fn a_time_out_stays_doubled_until_a_round_trip_is_measured() {
     }
 }
 
+/// All packets come late, for the time-out is that of a path that was shorter: they measure it anew,
+/// also where time-outs double nothing.
+#[test]
+fn a_round_trip_longer_than_the_time_out_is_learnt() {
+    for finding in ["overtaken", "duplicates", "expiry", "expiry(back-off=0)", "status"] {
+        let mut run = Run::new(&[
+            format!("uts.profile.finding={finding}"),
+            "uts.profile.timing=jacobson".into(),
+            "uts.profile.congestion=reno".into(),
+            "uts.adapt=off".into(),
+        ]);
+        run.begin();
+        run.set("delay=400ms");
+        let late = |run: &mut Run| {
+            let handle = run.transfers.progress[&1].connection;
+            run.world.connection(1, handle).expect("it is open").stats().packets_late
+        };
+        run.run(Duration::from_secs(8));
+        let learnt = late(&mut run);
+        run.run(Duration::from_secs(500));
+        let (all, progress) = (late(&mut run), &run.transfers.progress[&1]);
+        println!("{finding}: {learnt} late, then {}", all - learnt);
+        assert_eq!(progress.received, BYTES, "{finding}");
+        assert!(all - learnt <= 20, "{finding}: {learnt} packets were late at first, {all} in the end");
+    }
+}
+
 /// The shortest time-out of each TCP, on a path of 10 ms whose receiver may hold a report back for
 /// 200 ms: 200 ms and more of Linux 2.1.117 (Viswanath 1999 measured 225 ms), a second of the
 /// others. One that follows the path alone would be over sooner.
