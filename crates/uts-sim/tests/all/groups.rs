@@ -444,3 +444,34 @@ fn a_group_is_judged_by_what_its_sender_uses_and_not_by_what_it_gave_up() {
     assert!(!refused, "{:?}", pair.exchanges);
     assert!(pair.read.contains_key(&flow), "{:?}", pair.exchanges);
 }
+
+/// Keys of a group are due as group 0 stops to protect: one request brings both.
+#[test]
+fn a_group_whose_keys_are_old_follows_first() {
+    let mut pair = Pair::new("rate=10mbit delay=10ms", 5, |config| {
+        config.requirements = requirements(&[
+            "uts.security=unprotected",
+            "uts.consent=all",
+            "uts.adapt=off",
+            "uts.profile.protection=aes-128-gcm",
+        ]);
+    });
+    let flow = pair.open(&requirements(&["uts.profile.fec=xor"]));
+    pair.write(flow, b"begun").expect("there is room");
+    pair.pass(Duration::from_secs(2));
+    let used = pair.at(CLIENT).profile(Direction::Out).expect("established");
+    assert_eq!(used.name(Function::Protection), "aes-128-gcm");
+    let open = used.with_named(Function::Protection, "none").expect("it exists");
+    let now = pair.world.now();
+    pair.at(CLIENT).request_profile(now, Direction::Out, open).expect("nothing is under way");
+    // While the request is under way, so that both are due in the instant in which it is answered.
+    pair.at(CLIENT).age_keys(1 << 22);
+    pair.pass(Duration::from_secs(5));
+    pair.write(flow, b"open").expect("there is room");
+    pair.pass(Duration::from_secs(2));
+    let refused = |(_, step): &&(NodeId, ExchangeEvent)| matches!(step, ExchangeEvent::Refused { .. });
+    assert_eq!(pair.exchanges.iter().find(refused), None);
+    let profile = pair.at(CLIENT).flow_profile(Direction::Out, flow).expect("in use");
+    assert_eq!(profile.name(Function::Protection), "none");
+    assert!(pair.asked().ends_with(&[0, 1]), "{:?}", pair.asked());
+}

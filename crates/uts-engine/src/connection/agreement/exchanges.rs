@@ -88,10 +88,9 @@ impl Connection {
         let epoch = match self.machine_of(direction).request(now, group, profile) {
             // the oldest epoch's group goes first, to the profile that it has.
             Err(Busy::Span { group: oldest }) if oldest != group => {
-                let renewed = self.profile_of(direction, oldest);
                 let seen = format!("the epoch of group {oldest} is too old");
                 let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
-                self.request_exchange(now, direction, oldest, renewed, reasons)?;
+                self.request_renewal(now, direction, oldest, reasons)?;
                 return Err(ExchangeError::Busy(Busy::Span { group: oldest }));
             }
             other => other?,
@@ -102,6 +101,21 @@ impl Connection {
         self.ways.events.push_back(Event::Exchange(event.into()));
         self.drain_exchange(now, direction);
         Ok(epoch)
+    }
+
+    /// Asks for a new epoch of a group with the profile that it has. Where the group has yet to follow
+    /// group 0 in what is shared, a request for what it has would be refused (exchange.md X-29): it
+    /// follows by the same request.
+    pub(in crate::connection) fn request_renewal(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        group: u8,
+        reasons: Reasons,
+    ) -> Result<u32, ExchangeError> {
+        let wanted = (direction == Direction::Out).then(|| self.wanted_by_group(group)).flatten();
+        let profile = wanted.unwrap_or_else(|| self.profile_of(direction, group));
+        self.request_exchange(now, direction, group, profile, reasons)
     }
 
     /// Both ends have said that they accept packets without protection.

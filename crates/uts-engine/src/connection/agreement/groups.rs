@@ -244,7 +244,7 @@ impl Connection {
 
     /// The profile that a group should have and has not: its own choices, and group 0's of what is
     /// shared.
-    fn wanted_by_group(&self, number: u8) -> Option<Profile> {
+    pub(super) fn wanted_by_group(&self, number: u8) -> Option<Profile> {
         let group = self.agreement.groups.get(number)?;
         let shared = self.profile_of(Direction::Out, 0);
         let in_use = self.profile_of(Direction::Out, number);

@@ -80,13 +80,13 @@ impl Connection {
         let in_use = |s: &&SendStack| outbound.stack(s.group).is_some_and(|newest| newest.epoch == s.epoch);
         let due = outbound.stacks.iter().filter(in_use).find_map(|stack| {
             let seen = stack.keys.due(now, packets_max(stack))?;
-            Some((stack.group, *stack.profile, seen))
+            Some((stack.group, seen))
         });
-        let Some((group, profile, seen)) = due else { return };
+        let Some((group, seen)) = due else { return };
         outbound.renew_after = now + AGAIN_AFTER;
         let reasons = Reasons { seen, expects: "new keys, the same profile".into() };
         // What is refused now is asked for again.
-        let _ = self.request_exchange(now, Direction::Out, group, profile, reasons);
+        let _ = self.request_renewal(now, Direction::Out, group, reasons);
     }
 
     /// Ends the connection if a key is spent: the peer has agreed to no other in time.
