@@ -1,7 +1,8 @@
 //! Two engines on paths of every kind exchange mechanisms at random. What was sent must arrive as
 //! the profiles promise, and both ends must come to rest.
 //!
-//! `UTS_SEED=n` runs one seed and says what it does. `UTS_SEEDS=n` sets how many run (1000 unless
+//! `UTS_SEED=n` runs one seed and says what it does, and with `UTS_PACKETS_FROM=s` each packet from
+//! that second on. `UTS_SEEDS=n` sets how many run (1000 unless
 //! set), `UTS_SEED_FIRST=n` the first of them (0 unless set).
 
 mod lane;
@@ -55,6 +56,8 @@ struct Torture {
     /// The path let no handshake through in time.
     failed: bool,
     verbose: bool,
+    /// The instant from which packets are told.
+    packets_from: Option<Time>,
 }
 
 fn node_name(node: usize) -> &'static str {
@@ -99,6 +102,22 @@ impl Torture {
             own_profiles: 0,
             failed: false,
             verbose,
+            packets_from: None,
+        }
+    }
+
+    /// Tells each packet from an instant on.
+    fn tell_packets(&mut self, from: Time) {
+        self.packets_from = Some(from);
+        [SERVER, CLIENT].into_iter().for_each(|node| self.world.keep_packets(node));
+    }
+
+    fn print_packets(&mut self) {
+        let Some(from) = self.packets_from else { return };
+        for node in [SERVER, CLIENT] {
+            for (_, row) in self.world.take_packets(node).into_iter().filter(|(_, row)| row.at >= from) {
+                println!("{} {row:?}", node_name(node));
+            }
         }
     }
 
@@ -108,6 +127,7 @@ impl Torture {
         let end = self.world.now() + PATIENCE_OF_ALL;
         let (mut deadline, mut delivered) = (end, 0);
         loop {
+            self.print_packets();
             self.act();
             let now_delivered = self.lanes.values().map(Lane::steps).sum();
             if core::mem::replace(&mut delivered, now_delivered) != now_delivered {
@@ -478,7 +498,11 @@ fn number(name: &str) -> Option<u64> {
 fn data_survives_every_path_and_every_exchange() {
     let identities = Identities::new().expect("keys");
     if let Some(seed) = number("UTS_SEED") {
-        return Torture::new(seed, identities, true).run();
+        let mut torture = Torture::new(seed, identities, true);
+        if let Some(from) = number("UTS_PACKETS_FROM") {
+            torture.tell_packets(Time::ZERO + Duration::from_secs(from));
+        }
+        return torture.run();
     }
     let seeds = number("UTS_SEEDS").unwrap_or(1000);
     let first = number("UTS_SEED_FIRST").unwrap_or(0);
