@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod appraisal;
+mod bug;
 pub mod config;
 pub mod connection;
 pub(crate) mod consent;
@@ -31,6 +32,7 @@ pub mod selector;
 pub(crate) mod synthesis;
 mod token;
 
+pub use bug::bugs;
 pub use config::{
     ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES, SERVICE_BYTES_MAX,
 };
