@@ -179,17 +179,32 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     ///
     /// Asking again for what is in doubt continues under the same number.
     pub fn request(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
+        self.ask(now, group, profile, EPOCH_SPAN_SOFT)
+    }
+
+    /// Asks the peer to go on with the profile of a group, under a new number. It may where
+    /// [`request`](Self::request) says that the group's epoch is too old.
+    pub fn renew(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
+        self.ask(now, group, profile, EPOCH_SPAN)
+    }
+
+    /// Asks under a number that is less than `span` above the oldest live epoch, if that is one of
+    /// this group.
+    fn ask(&mut self, now: Time, group: u8, profile: P, span: u32) -> Result<u32, Busy> {
         if usize::from(group) >= GROUPS_MAX {
             return Err(Busy::NoSuchGroup { group });
         }
         if !self.is_idle() || self.events.len() >= EVENTS_MAX {
             return Err(Busy::Underway);
         }
+        let allotted = self.allot(group, span);
         if let Some(asking) = &mut self.asking {
             let same = asking.group == group && asking.profile == profile;
             // the receiver cannot know whether the sender uses what is in doubt. It asks
-            // until it knows.
-            if same || self.side == Side::DataReceiver {
+            // until it knows. So does a sender whose numbers reach too far: the peer may have heard
+            // of none of them.
+            let must_know = self.side == Side::DataReceiver || allotted == Err(Busy::Span { group });
+            if same || must_know {
                 asking.repeat = Repeat::start(now, self.pto);
                 asking.send = true;
                 if same {
@@ -199,7 +214,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
                 return Err(Busy::InDoubt { epoch: asking.epoch });
             }
         }
-        let epoch = self.allot(group)?;
+        let epoch = allotted?;
         self.highest = epoch;
         self.decided = epoch;
         let using = match self.side {
@@ -344,7 +359,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     }
 
     /// The next number of our parity, if the span of live epochs allows it.
-    fn allot(&self, group: u8) -> Result<u32, Busy> {
+    fn allot(&self, group: u8, span: u32) -> Result<u32, Busy> {
         // from the same `highest` the sender's number is above the receiver's.
         let (step, parity) = match self.side {
             Side::DataSender => (2, 0),
@@ -354,7 +369,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         let epoch =
             if epoch % 2 == parity { Some(epoch) } else { epoch.checked_add(1) }.ok_or(Busy::Exhausted)?;
         if let Some((oldest, of)) = self.oldest_live() {
-            let span = if of == group { EPOCH_SPAN } else { EPOCH_SPAN_SOFT };
+            let span = if of == group { span } else { EPOCH_SPAN_SOFT };
             if epoch - oldest >= span {
                 return Err(Busy::Span { group: of });
             }

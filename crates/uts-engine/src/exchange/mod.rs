@@ -160,7 +160,7 @@ pub enum Busy {
     /// An exchange of this direction is under way.
     #[error("an exchange is under way in this direction")]
     Underway,
-    /// The receiver's earlier request is unanswered; it is now being asked again.
+    /// An earlier request of this end is unanswered; it is now being asked again.
     #[error("epoch {epoch} is in doubt and is being asked for again")]
     InDoubt {
         /// The number in doubt.

@@ -71,11 +71,16 @@ impl World {
         self.ends[end].request(self.now, group, self.wishes)
     }
 
+    fn renew(&mut self, end: usize, group: u8) {
+        self.wishes += 1;
+        let _ = self.ends[end].renew(self.now, group, self.wishes);
+    }
+
     fn take(&mut self, step: Step) {
         match step {
             Step::Ask { end, group } => {
                 if let Err(Busy::Span { group }) = self.ask(end, group) {
-                    let _ = self.ask(end, group);
+                    self.renew(end, group);
                 }
             }
             Step::Arrive { choice, repeat, accept } if !self.flight.is_empty() => {
@@ -161,7 +166,7 @@ impl World {
         for _ in 0..4 * u32::from(GROUPS) {
             let asked = self.ask(end, group);
             if let Err(Busy::Span { group }) = asked {
-                let _ = self.ask(end, group);
+                self.renew(end, group);
             }
             self.drain();
             self.settle();

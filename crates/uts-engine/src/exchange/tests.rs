@@ -509,7 +509,12 @@ fn two_groups_have_epochs_of_their_own() {
 
 /// One exchange of the sender over a perfect path, and the retirement after it.
 fn exchange(s: &mut End, r: &mut End, group: u8) -> Result<u32, Busy> {
-    let epoch = s.request(at(0), group, "X")?;
+    deliver(s, r, |s| s.request(at(0), group, "X"))
+}
+
+/// The same of what the sender asks for.
+fn deliver(s: &mut End, r: &mut End, ask: impl FnOnce(&mut End) -> Result<u32, Busy>) -> Result<u32, Busy> {
+    let asked = ask(s);
     while let Some(letter) = s.poll_message() {
         recv!(r, 0, letter);
         if let Some(answer) = r.poll_message() {
@@ -520,7 +525,7 @@ fn exchange(s: &mut End, r: &mut End, group: u8) -> Result<u32, Busy> {
         r.handle_timeout(due);
     }
     while s.poll_event().or(r.poll_event()).is_some() {}
-    Ok(epoch)
+    asked
 }
 
 #[test]
@@ -534,10 +539,53 @@ fn an_old_epoch_of_another_group_must_be_renewed() {
         }
     };
     assert_eq!(blocked, Busy::Span { group: 0 });
-    exchange(&mut s, &mut r, 0).unwrap();
+    assert_eq!(exchange(&mut s, &mut r, 0), Err(Busy::Span { group: 0 }));
+    deliver(&mut s, &mut r, |s| s.renew(at(0), 0, "X")).unwrap();
     exchange(&mut s, &mut r, 1).unwrap();
     assert_eq!(s.current(0), r.current(0));
     assert_eq!(s.current(1), r.current(1));
+}
+
+/// The receiver hears of no request, however many different ones there are, and then of one.
+#[test]
+fn a_sender_whose_requests_are_all_lost_goes_on_where_the_path_is_back() {
+    let (mut s, mut r) = ends();
+    let wishes = ["B", "C"];
+    let mut last = 0;
+    for n in 0..40 {
+        let asked = s.request(at(0), 0, wishes[n % 2]);
+        assert!(matches!(asked, Ok(_) | Err(Busy::InDoubt { .. })), "{asked:?}");
+        last = asked.unwrap_or(last);
+        while let Some(due) = s.poll_timeout() {
+            s.handle_timeout(due);
+            while s.poll_message().is_some() {}
+        }
+        while s.poll_event().is_some() {}
+    }
+    assert_eq!(last, EPOCH_SPAN_SOFT - 2);
+    let answered = exchange(&mut s, &mut r, 0);
+    assert_eq!(answered, Err(Busy::InDoubt { epoch: last }));
+    assert_eq!([s.current(0), r.current(0)], [Some(last); 2]);
+    exchange(&mut s, &mut r, 0).unwrap();
+}
+
+/// The receiver refuses all but what is in use.
+#[test]
+fn refusals_leave_a_number_to_renew_with() {
+    let (mut s, mut r) = ends();
+    let mut refused = 0;
+    while let Ok(epoch) = s.request(at(0), 0, "B") {
+        recv!(r, 0, request(epoch, 0, using(&[0]), "B"), refuse);
+        refused += 1;
+        while let Some(answer) = r.poll_message() {
+            recv!(s, 0, answer);
+        }
+        while s.poll_event().or(r.poll_event()).is_some() {}
+        while s.poll_message().is_some() {}
+    }
+    assert_eq!(refused, EPOCH_SPAN_SOFT / 2 - 1);
+    deliver(&mut s, &mut r, |s| s.renew(at(0), 0, "A")).unwrap();
+    exchange(&mut s, &mut r, 0).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! [`Exchanges`]: crate::connection::parts::Exchanges
 
+use crate::bug::bug;
 use crate::connection::agreement::refusal::{Refusal, RefusalReason, Terms, lacks};
 use crate::connection::parts::{MESSAGES_MAX, Signal};
 use crate::connection::{CloseReason, Connection, Event, Outbound, Ways};
@@ -74,6 +75,18 @@ impl Connection {
         profile: Profile,
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
+        self.ask_for(now, direction, group, (profile, false), reasons)
+    }
+
+    /// Asks for a profile of a group, which renews the one that it has, or is another.
+    fn ask_for(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        group: u8,
+        (profile, renews): (Profile, bool),
+        reasons: Reasons,
+    ) -> Result<u32, ExchangeError> {
         if !self.is_open() {
             return Err(ExchangeError::NotConnected);
         }
@@ -85,9 +98,12 @@ impl Connection {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
-        let epoch = match self.machine_of(direction).request(now, group, profile) {
+        let machine = self.machine_of(direction);
+        let asked =
+            if renews { machine.renew(now, group, profile) } else { machine.request(now, group, profile) };
+        let epoch = match asked {
             // the oldest epoch's group goes first, to the profile that it has.
-            Err(Busy::Span { group: oldest }) if oldest != group => {
+            Err(Busy::Span { group: oldest }) if !renews => {
                 let seen = format!("the epoch of group {oldest} is too old");
                 let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
                 self.request_renewal(now, direction, oldest, reasons)?;
@@ -115,7 +131,7 @@ impl Connection {
     ) -> Result<u32, ExchangeError> {
         let wanted = (direction == Direction::Out).then(|| self.wanted_by_group(group)).flatten();
         let profile = wanted.unwrap_or_else(|| self.profile_of(direction, group));
-        self.request_exchange(now, direction, group, profile, reasons)
+        self.ask_for(now, direction, group, (profile, true), reasons)
     }
 
     /// Both ends have said that they accept packets without protection.
@@ -268,7 +284,10 @@ impl Connection {
 
     fn open_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
         let old = self.profile_of(Direction::In, group);
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("an epoch opens before anything can be received");
+            return;
+        };
         if !inbound.open(epoch, group, profile) {
             return;
         }
@@ -295,7 +314,10 @@ impl Connection {
     /// An epoch closes. If it governed flow control, and was opened for a request that came to
     /// nothing, the newest of those before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("an epoch closes before anything can be received");
+            return;
+        };
         let Some(group) = inbound.retire(epoch) else { return };
         self.ways.flows.tell_readers(group, &mut self.ways.events);
         if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
@@ -308,7 +330,10 @@ impl Connection {
     fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
         let old = self.profile_of(Direction::Out, group);
         let packet_bytes = self.parts.size.current() as u64;
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("an epoch is put to use before anything can be sent");
+            return;
+        };
         let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
         if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
             return;
@@ -377,8 +402,14 @@ impl Ways {
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit
     /// before needs some.
     pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.inbound else { return };
-        let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
+        let Some(inbound) = &mut self.inbound else {
+            bug!("flow control changes hands before anything can be received");
+            return;
+        };
+        let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else {
+            bug!("epoch {epoch} governs flow control and is not open");
+            return;
+        };
         let (group, template) = (stack.group, stack.flow.clone());
         if let Some(governs) = inbound.flow_epochs.get_mut(usize::from(group)) {
             *governs = epoch;
