@@ -74,3 +74,23 @@ fn a_late_packet_is_not_taken_for_one_to_come() {
         assert_eq!(script.closed, [None, None], "{detection}");
     }
 }
+
+/// P-5: where nothing checks numbers none is completed wrongly, of whatever age it is: a packet that
+/// came twice is no packet that is still to come.
+#[test]
+fn a_copy_of_an_early_packet_is_a_copy_where_nothing_checks_numbers() {
+    let identities = Identities::new().expect("keys");
+    let mut script = checked_by(&identities, "none");
+    let now = script.now;
+    let before = script.at(SERVER).stats();
+    let pings: Vec<_> = (0..400).map(|_| script.at(CLIENT).packet_of(now, &[0x01]).expect("open")).collect();
+    for (place, ping) in pings.iter().enumerate() {
+        script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut ping.clone());
+        if let Some(copy) = place.checked_sub(130) {
+            script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut pings[copy].clone());
+        }
+    }
+    let after = script.at(SERVER).stats();
+    assert_eq!(after.packets_received - before.packets_received, 400);
+    assert_eq!(after.dropped_duplicate - before.dropped_duplicate, 270);
+}
