@@ -3,6 +3,7 @@
 
 use super::parts::{LostPacket, Token};
 use super::{CloseReason, Connection, Outbound};
+use crate::bug::bug;
 use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
@@ -24,7 +25,10 @@ pub(super) struct Report<'a> {
 impl Connection {
     /// The peer acknowledges packets.
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a report is read before anything can be sent");
+            return Ok(());
+        };
         let next_packet = outbound.ledger.next_number();
         // One that counts more marks than there were packets is of no use (RFC 9000 section
         // 13.4.2.1).
@@ -117,7 +121,10 @@ impl Connection {
         now: Time,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("repairs are reported before anything can be sent");
+            return Ok(());
+        };
         let Some(repaired) = outbound.ledger.on_repaired(ranges) else {
             return Err(CloseReason::Protocol("it repaired a packet that was never sent".into()));
         };
@@ -158,7 +165,10 @@ impl Connection {
 
     /// Takes packets out of the ledger that the finding mechanism says are lost.
     pub(super) fn find_losses(&mut self, now: Time) {
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("losses are looked for before anything can be sent");
+            return;
+        };
         let rule = outbound.finding.rule(&outbound.flight());
         let lost = outbound.ledger.take_lost(now, &rule);
         outbound.loss_at = lost.look_again;
@@ -174,7 +184,10 @@ impl Connection {
 
     /// Hands what lost packets carried to whom it concerns.
     fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("packets are lost before anything can be sent");
+            return;
+        };
         let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
             return;
@@ -235,7 +248,10 @@ impl Connection {
 
     /// The loss timer fired: some are too old, or nothing was acknowledged for a time-out.
     pub(super) fn on_loss_timeout(&mut self, now: Time) {
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("the loss timer is set before anything can be sent");
+            return;
+        };
         match outbound.finding.alarm() {
             _ if outbound.loss_at.is_some() => self.find_losses(now),
             Alarm::LoseAll { .. } => {
@@ -260,7 +276,10 @@ impl Connection {
 
     /// A time-out was counted, at which packets are lost or not: tells whom it concerns.
     fn tell_timeout(&mut self, now: Time, is_loss: bool) {
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a time-out is told before anything can be sent");
+            return;
+        };
         let (in_a_row, next_packet) = (outbound.timeouts, outbound.ledger.next_number());
         let timeout = Timeout { now, is_loss, in_a_row, next_packet };
         outbound.reducing(|congestion, delivery| congestion.on_timeout(&timeout, delivery));
@@ -273,7 +292,10 @@ impl Connection {
 
     /// What the oldest packet carried goes out again, as a probe.
     fn probe_oldest(&mut self, now: Time) {
-        let Some(outbound) = &self.ways.outbound else { return };
+        let Some(outbound) = &self.ways.outbound else {
+            bug!("a probe is due before anything can be sent");
+            return;
+        };
         // One of an outage carries nothing: what it brings back is the acknowledgement.
         let oldest =
             outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
@@ -324,10 +346,11 @@ impl Outbound {
 
     /// Packets that were taken for lost arrived after all. The newest measures the round trip, too:
     /// were it left out, a round trip longer than the time-out would never be learnt. Under Karn's
-    /// rule what was sent again is as ambiguous as its repeat.
+    /// rule what was sent again is as ambiguous as its repeat: there time-outs grow until a packet
+    /// is in time, if they do (timing.md R-19).
     fn on_late(&mut self, now: Time, packets: &[(u64, Sent<Token>)], delay: Duration) {
         if let Some((number, sent)) = packets.iter().max_by_key(|(number, _)| *number)
-            && self.timing.measures_repeats()
+            && (self.timing.measures_repeats() || !self.finding.backs_off())
         {
             self.measure(now, *number, sent, delay);
         }

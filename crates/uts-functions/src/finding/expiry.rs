@@ -60,6 +60,10 @@ impl Expiry {
 }
 
 impl Finding for Expiry {
+    fn backs_off(&self) -> bool {
+        self.backs_off
+    }
+
     fn rule(&self, flight: &Flight) -> Rule {
         // finding.md.
         let age = Age::TimeOut { now: flight.timeout, frozen: self.frozen, backs_off: self.backs_off };

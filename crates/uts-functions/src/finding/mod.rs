@@ -195,6 +195,11 @@ pub trait Finding: Described + DynClone {
     /// Which packets are lost now.
     fn rule(&self, flight: &Flight) -> Rule;
 
+    /// Whether a time-out in a row is longer than the one before it.
+    fn backs_off(&self) -> bool {
+        true
+    }
+
     /// Whether a packet leaves for each loss that was found, whatever the window says.
     fn repeats_at_once(&self) -> bool {
         false

@@ -172,10 +172,12 @@ fn a_time_out_stays_doubled_until_a_round_trip_is_measured() {
 /// also where time-outs double nothing.
 #[test]
 fn a_round_trip_longer_than_the_time_out_is_learnt() {
-    for finding in ["overtaken", "duplicates", "expiry", "expiry(back-off=0)", "status"] {
+    let findings = ["overtaken", "duplicates", "expiry", "expiry(back-off=0)", "status"];
+    let each = findings.into_iter().flat_map(|finding| [(finding, 0), (finding, 1)]);
+    for (finding, repeats) in each {
         let mut run = Run::new(&[
             format!("uts.profile.finding={finding}"),
-            "uts.profile.timing=jacobson".into(),
+            format!("uts.profile.timing=jacobson(repeats={repeats})"),
             "uts.profile.congestion=reno".into(),
             "uts.adapt=off".into(),
         ]);
@@ -189,9 +191,12 @@ fn a_round_trip_longer_than_the_time_out_is_learnt() {
         let learnt = late(&mut run);
         run.run(Duration::from_secs(500));
         let (all, progress) = (late(&mut run), &run.transfers.progress[&1]);
-        println!("{finding}: {learnt} late, then {}", all - learnt);
-        assert_eq!(progress.received, BYTES, "{finding}");
-        assert!(all - learnt <= 20, "{finding}: {learnt} packets were late at first, {all} in the end");
+        println!("{finding}, repeats={repeats}: {learnt} late, then {}", all - learnt);
+        assert_eq!(progress.received, BYTES, "{finding}, repeats={repeats}");
+        assert!(
+            all - learnt <= 20,
+            "{finding}, repeats={repeats}: {learnt} packets were late at first, {all} in the end"
+        );
     }
 }
 
