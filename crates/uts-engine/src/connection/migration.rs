@@ -11,6 +11,7 @@ use super::parts::SPARE_IDS;
 use super::receive::inbound::Dropped;
 use super::receive::incoming::Ecn;
 use super::{CloseReason, Connection, Outbound, Side};
+use crate::bug::bug;
 use crate::endpoint::history::Known;
 use crate::event::Event;
 use core::time::Duration;
@@ -377,7 +378,10 @@ impl Connection {
         is_own: bool,
     ) {
         self.parts.control.challenge(news.luck[0]);
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a place is changed before anything can be sent");
+            return;
+        };
         let wait = outbound.probe_timeout();
         outbound.begin_place();
         let until = now + wait.saturating_mul(TRIAL_TIMEOUTS).max(TRIAL_MIN);
@@ -466,7 +470,10 @@ impl Connection {
         self.parts.size.tell(&mut self.ways);
         let packet_bytes = self.parts.size.current() as u64;
         let seed = self.identity.seed;
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a place is left before anything can be sent");
+            return;
+        };
         outbound.restart_path(now, (packet_bytes, seed), round_trip, known.as_ref());
         self.ways.marking.restart(outbound.ledger.next_number());
         if let Some(home) = self.agreement.adaptation.as_ref().map(|adaptation| *adaptation.home()) {

@@ -4,6 +4,7 @@
 use super::flows::halves::SendHalf;
 use super::parts::{LostPacket, Signal};
 use super::{Event, Ways};
+use crate::bug::bug;
 use crate::event::FlowId;
 use core::ops::Range;
 use core::time::Duration;
@@ -43,7 +44,10 @@ impl Ways {
     /// Units of a flow count that have become whole without an arrival: something of them was given
     /// up, or another mechanism is in use.
     pub(super) fn count_whole(&mut self, id: u32) {
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+            bug!("flow {id} counts what is whole and is gone");
+            return;
+        };
         let stack = self.outbound.as_ref().and_then(|outbound| outbound.stack(send.group));
         send.count_whole(stack.and_then(|stack| stack.retransmission.unit()));
     }
@@ -78,7 +82,10 @@ impl Ways {
     /// Tells the application that a flow takes more, if it does.
     fn wake_writer(&mut self, id: u32) {
         let room = self.send_capacity(id);
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+            bug!("the writer of flow {id} waits, and the flow is gone");
+            return;
+        };
         let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
         if may_write && send.buffer.load_bytes() < room {
             send.writer_waits = false;
@@ -95,7 +102,10 @@ impl Ways {
     /// about all of it.
     pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
         self.count_whole(id);
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+            bug!("flow {id} waits for an answer and is gone");
+            return;
+        };
         let Some(rare) = &mut send.rare else { return };
         let (ranges, number) = rare.awaited.take();
         let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
@@ -106,8 +116,14 @@ impl Ways {
     fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
         let Some(flow) = self.ready_to_repeat(id, loss) else { return };
         for range in self.give_up_tagged(id, range) {
-            let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
-            let Some((_, mechanism)) = &mut send.retransmission else { return };
+            let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+                bug!("flow {id} lost data and is gone");
+                return;
+            };
+            let Some((_, mechanism)) = &mut send.retransmission else {
+                bug!("flow {id} is ready to repeat and has no mechanism for that");
+                return;
+            };
             let (losses, first_sent_at) = if mechanism.counts() {
                 send.rare.get_or_insert_default().tries.on_lost(&range, loss.sent_at)
             } else {
@@ -151,7 +167,10 @@ impl Ways {
     }
 
     fn give_up(&mut self, id: u32, range: Range<u64>) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(flow) = self.flows.get_mut(id) else {
+            bug!("flow {id} gives up data and is gone");
+            return;
+        };
         let send = &mut flow.send;
         self.stats.bytes_given_up += range.end - range.start;
         if let Some(rare) = &mut send.rare {
@@ -159,7 +178,10 @@ impl Ways {
         }
         send.buffer.abandon(range);
         self.count_whole(id);
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+            bug!("flow {id} gave up data and is gone");
+            return;
+        };
         let offsets =
             self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
         // Where no positions are sent, nobody waits for any, but for the end, which may have gone
@@ -177,11 +199,17 @@ impl Ways {
         let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
         let loss = LostPacket { now, number: 0, sent_at: now, next_packet };
         let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
+            bug!("flow {id} is ready to repeat and is gone");
+            return Ok(());
+        };
         if send.is_given_up() {
             return Ok(());
         }
-        let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
+        let Some((_, mechanism)) = &mut send.retransmission else {
+            bug!("flow {id} is ready to repeat and has no mechanism for that");
+            return Ok(());
+        };
         if mechanism.info().number != feedback.mechanism {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! direction shares (acknowledgement, timing, rate, congestion, protection) is group 0's.
 //! Groups do not adapt: their profile is chosen for the path as it is when they come to be.
 
+use crate::bug::bug;
 use crate::config::ConnectionConfig;
 use crate::connection::agreement::exchanges::{ExchangeError, Reasons};
 use crate::connection::agreement::refusal::Refusal;
@@ -217,7 +218,10 @@ impl Connection {
             return;
         };
         let wanted = self.wanted_by_group(number);
-        let Some(group) = self.agreement.groups.get_mut(number) else { return };
+        let Some(group) = self.agreement.groups.get_mut(number) else {
+            bug!("group {number} wants a profile and is gone");
+            return;
+        };
         let Some(profile) = wanted else {
             group.is_wanting = false;
             return;

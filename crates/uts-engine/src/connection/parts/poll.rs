@@ -4,6 +4,7 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::Part;
+use crate::bug::bug;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_wire::frame::Frame;
 
@@ -27,8 +28,14 @@ impl Part for Poll {
             return;
         }
         let has_more = ways.flows.wants_to_send();
-        let Some(outbound) = &ways.outbound else { return };
-        let Some(stack) = outbound.stacks.get(packet.stack) else { return };
+        let Some(outbound) = &ways.outbound else {
+            bug!("a poll is written before anything can be sent");
+            return;
+        };
+        let Some(stack) = outbound.stacks.get(packet.stack) else {
+            bug!("a poll is written under stack {}, which is gone", packet.stack);
+            return;
+        };
         let asks_of_probe = packet.reason == Reason::Probe && stack.polls();
         let is_full = outbound.delivery.under_way() + 2 * packet.packet_bytes > outbound.window_bytes();
         let is_last = if stack.acknowledgement.polls_in_bursts() {

@@ -1,6 +1,7 @@
 //! Packets whose end came damaged, where their sender allows that and this end takes it
 //! (detection.md 19, 20).
 
+use crate::bug::bug;
 use crate::connection::Connection;
 use crate::connection::receive::contents::{Contents, Frames};
 use crate::connection::receive::incoming::Ecn;
@@ -38,7 +39,10 @@ impl Connection {
             return;
         }
         let seen = (contents.seen(), payload.len() as u64);
-        let Some((epoch, _)) = self.ways.on_arrival(now, ecn, (index, number), seen) else { return };
+        let Some((epoch, _)) = self.ways.on_arrival(now, ecn, (index, number), seen) else {
+            bug!("stack {index} of a damaged packet is gone");
+            return;
+        };
         self.on_packet_of_epoch(now, epoch);
         self.ways.stats.packets_damaged += 1;
         let handled = frames.try_for_each(|frame| match frame {

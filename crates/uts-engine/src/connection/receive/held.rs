@@ -1,6 +1,7 @@
 //! Packets that are held back from reports, because data before theirs is missing
 //! (acknowledgement.md R-16), and what becomes of them where few are kept.
 
+use crate::bug::bug;
 use crate::connection::Ways;
 use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::receive::contents::{Contents, Frames};
@@ -48,7 +49,10 @@ impl Ways {
         if keeps >= HELD_MAX || !self.leaves_gap(contents) {
             return false;
         }
-        let Some(inbound) = &mut self.inbound else { return false };
+        let Some(inbound) = &mut self.inbound else {
+            bug!("data is held before anything can be received");
+            return false;
+        };
         if keeps == 0 {
             // acknowledgement.md R-17
             inbound.arrivals.report_by(now);

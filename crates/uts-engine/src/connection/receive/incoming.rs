@@ -4,6 +4,7 @@
 //! before) -> `take_in` (acknowledgement) -> `handle_frames` -> `repair` (what redundancy brings
 //! back goes through `handle_frames` as well).
 
+use crate::bug::bug;
 use crate::connection::flows::violation;
 use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
@@ -126,7 +127,10 @@ impl Connection {
         payload: &[u8],
         contents: &Contents<'_, '_>,
     ) {
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("redundancy is fed before anything can be received");
+            return;
+        };
         let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
         // Where nothing decodes redundancy, it would only be held.
         let Some(decoder) = &mut stack.fec else { return };
@@ -142,7 +146,10 @@ impl Connection {
 
     /// Takes in a packet that redundancy has brought back. Redundancy of redundancy is not used.
     fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("a packet is recovered before anything can be received");
+            return;
+        };
         let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
@@ -158,7 +165,10 @@ impl Connection {
         {
             return;
         }
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("a packet is recovered before anything can be received");
+            return;
+        };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.ways.stats.packets_recovered += 1;
@@ -170,7 +180,10 @@ impl Connection {
 
     /// A packet of an epoch arrived: for the machine, the first is a confirmation.
     pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else {
+            bug!("a packet of epoch {epoch} arrives before anything can be received");
+            return;
+        };
         let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
         if is_first {
             inbound.follow_rate(epoch);
@@ -262,7 +275,10 @@ impl Ways {
         data_bytes: u64,
         mut parts: impl Iterator<Item = Part>,
     ) -> bool {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+            bug!("stack {index} of a packet is gone before its data is read");
+            return false;
+        };
         let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else { return false };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
@@ -278,7 +294,10 @@ impl Ways {
 
     /// The next bytes of a file, of a flow that is known: the common case.
     pub(in crate::connection) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+            bug!("stack {index} of a packet is gone before its data is read");
+            return false;
+        };
         let Some((receive, incoming)) = self.flows.receiving(data.flow) else { return false };
         if !receive.append(stack, data) {
             return false;
@@ -297,7 +316,10 @@ impl Ways {
         index: usize,
         id: u32,
     ) -> Result<Option<(bool, bool)>, CloseReason> {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(None) };
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+            bug!("stack {index} of a packet is gone before its data is read");
+            return Ok(None);
+        };
         let (group, governs) = (stack.group, &stack.flow);
         let sent_free = !governs.info().facts.grants;
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
@@ -473,7 +495,10 @@ impl Ways {
         now: Time,
         feedback: &frame::Feedback<'_>,
     ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.outbound else { return Ok(()) };
+        let Some(outbound) = &mut self.outbound else {
+            bug!("feedback arrives before anything can be sent");
+            return Ok(());
+        };
         let result = match Function::from_number(feedback.function) {
             Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
                 outbound.on_rate_feedback(feedback.words)

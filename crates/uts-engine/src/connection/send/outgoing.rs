@@ -2,6 +2,7 @@
 //! [`hub`](crate::connection::hub).
 
 use super::run::Alike;
+use crate::bug::bug;
 use crate::connection::packet::{FULL_BUT, Packet, Reason, Room, Shape};
 use crate::connection::parts::Token;
 use crate::connection::watch::trace::{FrameKinds, TraceKind, TraceRow};
@@ -162,7 +163,10 @@ impl Connection {
         let (now, bytes, number) = (packet.now, packet.len() as u64, packet.number);
         let packet_bytes = self.parts.size.current() as u64;
         let Packet { reason, stack, tokens, eliciting, polls, shape, .. } = packet;
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a packet is recorded before anything can be sent");
+            return;
+        };
         let epoch = outbound.stacks.get(stack).map_or(0, |s| s.epoch);
         let size_probe = matches!(reason, Reason::SizeProbe(_));
         let snapshot = if eliciting && reason == Reason::Report {
@@ -203,7 +207,10 @@ impl Connection {
 impl Ways {
     /// Redundancy, checksum, cipher and mask, in place.
     pub(in crate::connection) fn protect(&mut self, packet: &mut Packet<'_>, dcid: &ConnectionId) {
-        let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(packet.stack)) else { return };
+        let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(packet.stack)) else {
+            bug!("a packet is sealed under stack {}, which is gone", packet.stack);
+            return;
+        };
         // Whoever builds a packet has woken the connection: nothing leaves without its protection.
         let Some(protection) = &stack.protection else { return };
         let frames_start = packet.mark.payload_offset();

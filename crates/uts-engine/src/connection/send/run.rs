@@ -1,6 +1,7 @@
 //! Runs on the way out: admission, entry in the ledger and statistics are once for all; number,
 //! bytes and seal are a packet's own.
 
+use crate::bug::bug;
 use crate::connection::packet::FULL_BUT;
 use crate::connection::parts::{How, Token, Written, append_whole};
 use crate::connection::send::outgoing::seal;
@@ -27,10 +28,16 @@ impl Connection {
     ) -> usize {
         let bytes = like.bytes;
         let Some(flow) = self.flow_of_run(now) else { return 0 };
-        let Some(outbound) = &mut self.ways.outbound else { return 0 };
+        let Some(outbound) = &mut self.ways.outbound else {
+            bug!("a run is built before anything can be sent");
+            return 0;
+        };
         let together = self.ways.flows.peer_reads_messages;
         let spare = self.ways.flows.outgoing.spare();
-        let Some(send) = self.ways.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
+        let Some(send) = self.ways.flows.get_mut(flow).map(|flow| &mut flow.send) else {
+            bug!("flow {flow} has a run and is gone");
+            return 0;
+        };
         let packet_bytes = self.parts.size.current() as u64;
         let in_row = outbound.ledger.numbers_in_row();
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
@@ -212,7 +219,10 @@ impl Run<'_> {
         end: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(stack) = self.outbound.stacks.first() else { return false };
+        let Some(stack) = self.outbound.stacks.first() else {
+            bug!("a run is built under no stack");
+            return false;
+        };
         let Alike { bytes, full, messages: count } = self.like;
         let room = end.saturating_sub(out.len());
         let how = How {
@@ -246,7 +256,10 @@ impl Run<'_> {
         out: &mut Vec<u8>,
         fill: impl FnOnce(usize, &mut Vec<u8>) -> bool,
     ) -> bool {
-        let Some(stack) = self.outbound.stacks.first() else { return false };
+        let Some(stack) = self.outbound.stacks.first() else {
+            bug!("a run is sealed under no stack");
+            return false;
+        };
         let Some(protection) = stack.protection.as_deref() else { return false };
         let (start, number) = (out.len(), self.outbound.ledger.next_number() + behind);
         let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);

@@ -2,6 +2,7 @@
 
 use super::super::super::packet::DATA_ROOM_MIN_BYTES;
 use super::{Cargo, Written};
+use crate::bug::bug;
 use uts_wire::frame::{DataFlags, Frame, Order, data_header_len, emit_data_header};
 
 /// Bytes of what a message says it waits for, at most: type, flow, position, distance, length.
@@ -13,7 +14,10 @@ impl Cargo<'_, '_> {
         let Cargo { flows, stack, gate, stats, packet, flow, end, polls, .. } = self;
         let (flow, end, polls) = (*flow, *end, *polls);
         let spare = flows.outgoing.spare();
-        let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
+        let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else {
+            bug!("flow {flow} is in the order and is gone");
+            return Written::Nothing;
+        };
         // A poll may follow the frame, which then needs a length.
         let length_bytes = 2;
         let room = end.saturating_sub(packet.out.len() + if polls { length_bytes + 1 } else { 0 });

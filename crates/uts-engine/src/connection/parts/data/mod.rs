@@ -12,6 +12,7 @@ use super::super::send::gate::Gate;
 use super::super::{Stats, Ways};
 use super::repairs::has_repair;
 use super::{Interest, LostPacket, Part, Token};
+use crate::bug::bug;
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement as _;
@@ -64,8 +65,14 @@ impl Part for Data {
     /// Data of the flows of the packet's group, in their order.
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Ways { outbound, flows, stats, config, .. } = ways;
-        let Some(outbound) = outbound else { return };
-        let Some(stack) = outbound.stacks.get(packet.stack) else { return };
+        let Some(outbound) = outbound else {
+            bug!("data is written before anything can be sent");
+            return;
+        };
+        let Some(stack) = outbound.stacks.get(packet.stack) else {
+            bug!("data is written under stack {}, which is gone", packet.stack);
+            return;
+        };
         let is_without = match packet.reason {
             Reason::SizeProbe(_) => true,
             // One of an outage carries none: what it brings back is the acknowledgement.
