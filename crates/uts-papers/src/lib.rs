@@ -6,7 +6,9 @@
 //!   what was interrupted.
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
 //! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
-//! * [`engine`]: the engine as the sender of their transfers.
+//! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
+//! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
+//! * [`data`]: what follows for a paper whose file says it; [`expression`]: how it says it.
 //! * [`page`]: the report.
 //!
 //! Everything happens in virtual time. The same seed gives the same bytes on any machine.
@@ -14,7 +16,9 @@
 #![forbid(unsafe_code)]
 
 pub mod blast;
+pub mod data;
 pub mod engine;
+pub mod expression;
 pub mod judge;
 mod looks;
 pub mod page;
@@ -22,8 +26,10 @@ pub mod paper;
 pub mod reference;
 pub mod run;
 pub mod rx_hex;
+pub mod tcp;
+pub mod tiger;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper(), rx_hex::paper()]
+    vec![blast::paper(), rx_hex::paper(), tiger::paper()]
 }
