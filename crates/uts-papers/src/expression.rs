@@ -1,5 +1,5 @@
 //! Expressions over the results of units, as files of published figures have them: a number, a
-//! value of a column, a function of a column, and the four operations on these from the left.
+//! value of a column, a function of a column, and the four operations on these.
 //!
 //! * `sweep:kbps`: the only value of a column; `sweep:kbps[buffers=8]`: in the row in which another
 //!   column of the unit has this value;
@@ -93,16 +93,19 @@ impl Expression {
     /// # Errors
     /// A unit has no such column, or a column not the rows that are asked for.
     pub fn value(&self, results: &Results) -> Result<f64> {
-        let mut value = self.first.value(results)?;
+        let (mut sum, mut product) = (0.0, self.first.value(results)?);
         for (operation, term) in &self.rest {
             let other = term.value(results)?;
-            value = match operation {
-                '+' => value + other,
-                '-' => value - other,
-                '*' => value * other,
-                _ => value / other,
-            };
+            match operation {
+                '*' => product *= other,
+                '/' => product /= other,
+                _ => {
+                    sum += product;
+                    product = if *operation == '-' { -other } else { other };
+                }
+            }
         }
+        let value = sum + product;
         Ok(value)
     }
 
@@ -261,7 +264,7 @@ mod tests {
             ("4.5", 4.5),
             ("one:x-1", 2.0),
             ("sweep-48:kbps[buffers=7] / sweep-48:kbps[buffers=8]", 3950.0 / 1820.0),
-            ("max(sweep-48:kbps) - min(sweep-48:kbps) * 2", (3950.0 - 1470.0) * 2.0),
+            ("max(sweep-48:kbps) - min(sweep-48:kbps) / 2 * 3 + 1", 3950.0 - 1470.0 / 2.0 * 3.0 + 1.0),
             ("max(sweep-48:kbps[buffers>=8])", 1820.0),
             ("count(sweep-48:kbps[buffers<=8]) + 1", 3.0),
             ("sum(sweep-48:kbps[buffers>=90])", 0.0),

@@ -5,6 +5,7 @@
 //! * [`paper`]: what a paper consists of; [`run`]: carries it out, on all cores, and goes on with
 //!   what was interrupted.
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
+//! * [`openlink`]: Guerrero and Frieder, "Tuning the Performance of a Commercial TCP", 1992.
 //! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
 //! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
 //! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
@@ -21,6 +22,7 @@ pub mod engine;
 pub mod expression;
 pub mod judge;
 mod looks;
+pub mod openlink;
 pub mod page;
 pub mod paper;
 pub mod reference;
@@ -31,5 +33,5 @@ pub mod tiger;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper(), rx_hex::paper(), tiger::paper()]
+    vec![blast::paper(), openlink::paper(), rx_hex::paper(), tiger::paper()]
 }

@@ -93,7 +93,7 @@ pub type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 pub struct Conclusion {
     /// What was found for items of the published figures.
     pub findings: Vec<Finding>,
-    /// What is drawn.
+    /// Pictures.
     pub figures: Vec<Figure>,
 }
 
@@ -105,6 +105,6 @@ pub struct Figure {
     pub part: Cow<'static, str>,
     /// The picture.
     pub picture: Picture,
-    /// What to see in it.
+    /// The text below it.
     pub caption: String,
 }

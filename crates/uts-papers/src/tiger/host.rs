@@ -22,7 +22,7 @@ const ETHERNET: &str = "rate=10mbit framing=ethernet mtu=1500";
 /// paper does not say. Of those tried it is nearest to its first drops, below 28 and 18 buffers.
 pub const DELAY_US: u32 = 1000;
 /// Ticks of 10 ms that an acknowledgement waits for a second segment. The paper does not say. Its
-/// second dump excludes waits as long as a time-out; this is the least that Linux of those years has.
+/// second dump excludes waits as long as a time-out; this is the least that Linux has then.
 const DELAY_TICKS: u64 = 2;
 
 /// A sender's machine.
