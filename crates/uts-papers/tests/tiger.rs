@@ -9,7 +9,7 @@ use uts_papers::tiger::paper;
 
 #[test]
 fn the_paper_is_borne_out_and_repeats_to_the_byte() {
-    done::is_borne_out_and_repeats_to_the_byte(&paper(), 14);
+    done::is_borne_out_and_repeats_to_the_byte(&paper(), 15);
 }
 
 #[test]

@@ -57,8 +57,8 @@ pub struct Figures {
 pub struct Qlog<W: Write = Box<dyn Write>> {
     writer: W,
     error: Option<io::Error>,
-    /// The last figures of the path of each connection: window, threshold, bytes in flight, smoothed
-    /// and least round trip in nanoseconds.
+    /// The last figures of the path of each connection: window, threshold, bytes in flight,
+    /// smoothed and least round trip in nanoseconds.
     told: BTreeMap<ConnectionHandle, [u64; 5]>,
 }
 

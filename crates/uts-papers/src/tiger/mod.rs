@@ -32,7 +32,9 @@ const BUFFERS: [u32; 33] = [
 /// Bytes of a transfer where all buffer counts are tried, and where the paper's own are.
 const SHORT_BYTES: u32 = 10_000_000;
 const LONG_BYTES: u32 = 50_000_000;
-const ENGINE_BYTES: u64 = 3_000_000;
+/// Buffers with which the engine of today is run, and the window that its receiver offers.
+const TODAY: [u32; 14] = [1, 2, 3, 4, 6, 8, 10, 14, 18, 22, 27, 29, 36, 63];
+const OFFERED: &str = "uts.profile.flow=sliding-window(window=49000)";
 /// Rates of figure 4.1, in kbit/s.
 const RATES: [u32; 11] = [107, 250, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000];
 /// Receive buffers of figure 4.3, in bytes.
@@ -78,7 +80,13 @@ pub fn paper() -> Paper {
         }),
         Unit::new("delays", [], delays),
         Unit::new("waits", [], waits),
-        Unit::new("engine", [], by_engine),
+        Unit::new("engine", [], || {
+            by_engine(&[6, 7, 8, 9, 10, 27, 63], 3_000_000, &["uts.profile=tcp-reno-2.1", "uts.consent=all"])
+        }),
+        Unit::new("today-cubic", [], || {
+            by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=cubic", OFFERED])
+        }),
+        Unit::new("today-bbr", [], || by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=bbr", OFFERED])),
         Unit::new("padhye", [], padhye::against_simulation),
     ]);
     // A file that cannot be read is told as the paper is judged.
@@ -178,18 +186,18 @@ fn delays() -> Result<Series> {
     Ok(series)
 }
 
-/// The engine under its profile of that TCP, on the line alone.
-fn by_engine() -> Result<Series> {
+/// The engine on the line alone.
+fn by_engine(buffers: &[u32], bytes: u64, properties: &[&str]) -> Result<Series> {
     let mut series = Series::new();
-    for buffers in [6, 7, 8, 9, 10, 27, 63] {
+    for buffers in buffers {
         // Its packets are UDP's: 28 bytes of headers.
         let line =
             format!("rate=5mbit framing=aal5 overhead=28 delay={}us buffer={buffers}p", host::DELAY_US);
         let setup = engine::Setup {
             path: PathConfig::both(line.parse()?),
             packet_bytes: 1472,
-            properties: &["uts.profile=tcp-reno-2.1", "uts.consent=all"],
-            bytes: ENGINE_BYTES,
+            properties,
+            bytes,
             awaits_exchange: true,
             second: None,
             seed: 1,
@@ -197,8 +205,8 @@ fn by_engine() -> Result<Series> {
         let outcome = setup.run(Duration::from_secs(600))?;
         let took =
             outcome.first().and_then(engine::Outcome::took).map_or(f64::NAN, |took| took.as_secs_f64());
-        series.entry("buffers".into()).or_default().push(f64::from(buffers));
-        series.entry("kbps".into()).or_default().push(ENGINE_BYTES as f64 * 8e-3 / took);
+        series.entry("buffers".into()).or_default().push(f64::from(*buffers));
+        series.entry("kbps".into()).or_default().push(bytes as f64 * 8e-3 / took);
     }
     Ok(series)
 }
