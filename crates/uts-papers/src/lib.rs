@@ -5,8 +5,11 @@
 //! * [`paper`]: what a paper consists of; [`run`]: carries it out, on all cores, and goes on with
 //!   what was interrupted.
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
+//! * [`openlink`]: Guerrero and Frieder, "Tuning the Performance of a Commercial TCP", 1992.
 //! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
-//! * [`engine`]: the engine as the sender of their transfers.
+//! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
+//! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
+//! * [`data`]: what follows for a paper whose file says it; [`expression`]: how it says it.
 //! * [`page`]: the report.
 //!
 //! Everything happens in virtual time. The same seed gives the same bytes on any machine.
@@ -14,16 +17,21 @@
 #![forbid(unsafe_code)]
 
 pub mod blast;
+pub mod data;
 pub mod engine;
+pub mod expression;
 pub mod judge;
 mod looks;
+pub mod openlink;
 pub mod page;
 pub mod paper;
 pub mod reference;
 pub mod run;
 pub mod rx_hex;
+pub mod tcp;
+pub mod tiger;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper(), rx_hex::paper()]
+    vec![blast::paper(), openlink::paper(), rx_hex::paper(), tiger::paper()]
 }

@@ -119,8 +119,8 @@ pub fn page(reports: &[Report]) -> String {
                 "<figure class=\"figure\"><div class=\"picture\">{}</div><figcaption><b>{}, {}{}.</b> {}</figcaption></figure>",
                 figure.picture.svg(),
                 escape(&report.name),
-                escape(figure.place),
-                escape(figure.part),
+                escape(&figure.place),
+                escape(&figure.part),
                 escape(&figure.caption)
             );
         }

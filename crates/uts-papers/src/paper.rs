@@ -2,6 +2,7 @@
 
 use crate::judge::Finding;
 use anyhow::{Context, Result};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use uts_plot::svg::Picture;
 
@@ -25,7 +26,7 @@ pub struct Unit {
     /// Its name, fit for a file.
     pub name: String,
     /// The places of the paper that need it, as `table 1`.
-    pub places: Vec<&'static str>,
+    pub places: Vec<String>,
     /// Does it.
     pub work: Box<dyn Fn() -> Result<Series> + Send + Sync>,
 }
@@ -37,7 +38,8 @@ impl Unit {
         places: impl Into<Vec<&'static str>>,
         work: impl Fn() -> Result<Series> + Send + Sync + 'static,
     ) -> Self {
-        Unit { name: name.into(), places: places.into(), work: Box::new(work) }
+        let places = places.into().into_iter().map(str::to_owned).collect();
+        Unit { name: name.into(), places, work: Box::new(work) }
     }
 }
 
@@ -91,18 +93,18 @@ pub type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 pub struct Conclusion {
     /// What was found for items of the published figures.
     pub findings: Vec<Finding>,
-    /// What is drawn.
+    /// Pictures.
     pub figures: Vec<Figure>,
 }
 
 /// A picture, with where it is in the paper.
 pub struct Figure {
     /// As `figure 5`.
-    pub place: &'static str,
+    pub place: Cow<'static, str>,
     /// Which of several of that place it is, as `a`; empty for the only one.
-    pub part: &'static str,
+    pub part: Cow<'static, str>,
     /// The picture.
     pub picture: Picture,
-    /// What to see in it.
+    /// The text below it.
     pub caption: String,
 }

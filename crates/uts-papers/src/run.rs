@@ -29,11 +29,11 @@ pub struct Config<'a> {
 
 impl Paper {
     /// The places of the paper that units are for, each once, in their order.
-    pub fn places(&self) -> Vec<&'static str> {
+    pub fn places(&self) -> Vec<&str> {
         let mut places = Vec::new();
         for place in self.units.iter().flat_map(|unit| &unit.places) {
-            if !places.contains(place) {
-                places.push(*place);
+            if !places.contains(&place.as_str()) {
+                places.push(place.as_str());
             }
         }
         places
@@ -45,7 +45,7 @@ impl Paper {
     /// A unit fails, or cannot be kept.
     pub fn run(&self, config: &Config<'_>) -> Result<Option<Results>> {
         let is_wanted = |unit: &&Unit| {
-            let meant = |place: &&str| config.places.iter().any(|by| is_meant(place, by));
+            let meant = |place: &String| config.places.iter().any(|by| is_meant(place, by));
             config.places.is_empty() || unit.places.iter().any(meant)
         };
         let wanted: Vec<&Unit> = self.units.iter().filter(is_wanted).collect();

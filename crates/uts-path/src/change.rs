@@ -22,7 +22,7 @@ pub enum Setting {
     Opportunities(Opportunities),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
-    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
+    /// `queue=droptail`, `row:N`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
     /// `red:5p,15p,0.1`, `codel[:TARGET,INTERVAL][,noecn]`.
     Queue(Discipline),
     /// `delay=20ms`: nanoseconds.

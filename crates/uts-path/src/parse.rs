@@ -245,7 +245,7 @@ mod tests {
         let time = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
         let rate =
             "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
-        let queue = "must be droptail, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel";
+        let queue = "must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel";
         let red = "must be red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn] as in red:5p,15p,0.1";
         for (text, wanted) in [
             ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),
@@ -303,6 +303,9 @@ mod tests {
             ("queue=fifo", queue),
             ("queue=red", queue),
             ("queue=droptail:5", queue),
+            ("queue=row", queue),
+            ("queue=row:few", "row must be a number of packets, as in row:4"),
+            ("queue=row:0", "row must be of 1 to 1000 packets"),
             ("queue=red:5p", red),
             ("queue=red:5p,15p", red),
             ("queue=red:5,15p,0.1", "MIN must be packets as in 5p or bytes as in 7500B, not `5`"),

@@ -161,7 +161,7 @@ fn toml_takes_the_text_forms() {
     for (text, wanted) in [
         (
             "queue = 'fifo'",
-            "queue: must be droptail, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel",
+            "queue: must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel",
         ),
         (
             "framing = 'atm'",

@@ -43,6 +43,8 @@ pub enum Vantage {
 pub struct Figures {
     /// The congestion window.
     pub window_bytes: u64,
+    /// The window at which slow start ends.
+    pub threshold_bytes: u64,
     /// What was sent and is not acknowledged.
     pub in_flight_bytes: u64,
     /// The smoothed round trip.
@@ -55,9 +57,9 @@ pub struct Figures {
 pub struct Qlog<W: Write = Box<dyn Write>> {
     writer: W,
     error: Option<io::Error>,
-    /// The last figures of the path of each connection: window, bytes in flight, smoothed and least
-    /// round trip in nanoseconds.
-    told: BTreeMap<ConnectionHandle, [u64; 4]>,
+    /// The last figures of the path of each connection: window, threshold, bytes in flight,
+    /// smoothed and least round trip in nanoseconds.
+    told: BTreeMap<ConnectionHandle, [u64; 5]>,
 }
 
 impl<W: Write> Qlog<W> {
@@ -141,6 +143,7 @@ impl<W: Write> Qlog<W> {
             let facts = connection.facts();
             let figures = Figures {
                 window_bytes: connection.congestion().map_or(0, |(_, window)| window),
+                threshold_bytes: connection.slow_start_threshold().unwrap_or(0),
                 in_flight_bytes: connection.in_flight_bytes(),
                 rtt_smoothed: facts.rtt_smoothed,
                 rtt_min: facts.rtt_min,
@@ -202,17 +205,18 @@ impl<W: Write> Qlog<W> {
         let nanos = |duration: core::time::Duration| duration.as_nanos() as u64;
         let figures = [
             figures.window_bytes,
+            figures.threshold_bytes,
             figures.in_flight_bytes,
             nanos(figures.rtt_smoothed),
             nanos(figures.rtt_min),
         ];
         let told = self.told.insert(handle, figures).unwrap_or_default();
         let mut changed = serde_json::Map::new();
-        for (n, name) in
-            ["congestion_window", "bytes_in_flight", "smoothed_rtt", "min_rtt"].iter().enumerate()
-        {
+        // The names of draft-ietf-quic-qlog-quic-events, bytes before times.
+        let names = ["congestion_window", "ssthresh", "bytes_in_flight", "smoothed_rtt", "min_rtt"];
+        for (n, name) in names.iter().enumerate() {
             if figures[n] != told[n] {
-                let value = if n < 2 { json!(figures[n]) } else { json!(figures[n] as f64 / 1e6) };
+                let value = if n < 3 { json!(figures[n]) } else { json!(figures[n] as f64 / 1e6) };
                 changed.insert((*name).to_owned(), value);
             }
         }

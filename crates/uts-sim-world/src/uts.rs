@@ -351,7 +351,7 @@ impl Session for UtsSession {
             Status {
                 // A profile without congestion control has no window.
                 window_bytes: window.filter(|bytes| *bytes != u64::MAX),
-                threshold_bytes: None,
+                threshold_bytes: connection.slow_start_threshold(),
                 in_flight_bytes: Some(connection.in_flight_bytes()),
                 rtt: Some(facts.rtt_smoothed).filter(|rtt| !rtt.is_zero()),
                 sent_packets: Some(stats.packets_sent),

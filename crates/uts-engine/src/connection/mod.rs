@@ -230,6 +230,14 @@ impl Connection {
         self.ways.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
     }
 
+    /// The window in bytes at which slow start ends; `None` if nothing has set it yet, or the
+    /// mechanism has none.
+    pub fn slow_start_threshold(&self) -> Option<u64> {
+        use uts_functions::congestion::Congestion;
+        let threshold = self.ways.outbound.as_ref()?.congestion.summary().threshold_bytes;
+        (threshold != u64::MAX).then_some(threshold)
+    }
+
     /// Bytes of packets that were sent and neither acknowledged nor taken for lost; zero once the
     /// connection is closed.
     pub fn in_flight_bytes(&self) -> u64 {

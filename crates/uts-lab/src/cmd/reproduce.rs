@@ -164,7 +164,7 @@ fn reproduce(
     let is_wanted =
         |place: &str| arguments.figure.is_empty() || arguments.figure.iter().any(|by| is_meant(place, by));
     // A unit may be for more places than were asked for.
-    let figures: Vec<_> = conclusion.figures.into_iter().filter(|figure| is_wanted(figure.place)).collect();
+    let figures: Vec<_> = conclusion.figures.into_iter().filter(|figure| is_wanted(&figure.place)).collect();
     for figure in &figures {
         write_picture(&dir, &format!("{}{}", figure.place, figure.part), &figure.picture.svg())?;
     }

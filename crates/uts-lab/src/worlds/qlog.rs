@@ -61,6 +61,7 @@ pub(super) fn write(
                     qlog.packets(CONNECTION, &core::mem::take(&mut rows));
                     let figures = Figures {
                         window_bytes: window_bytes.unwrap_or(0),
+                        threshold_bytes: 0,
                         in_flight_bytes: in_flight_bytes.unwrap_or(0),
                         rtt_smoothed: rtt.unwrap_or_default(),
                         rtt_min: Default::default(),

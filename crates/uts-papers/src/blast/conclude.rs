@@ -96,8 +96,8 @@ fn lines(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
             format!("N = 3, from the run: {:.2} ms", results.value("lines", &format!("{name}-elapsed"))?);
         let words = Words { title, subtitle: &subtitle, x: "ms", y: "" };
         conclusion.figures.push(Figure {
-            place: "figure 3",
-            part: name,
+            place: "figure 3".into(),
+            part: name.into(),
             picture: time_line(
                 &words,
                 &["sender copies", "network transmits", "receiver copies"],
@@ -167,8 +167,8 @@ fn against_formulas(results: &Results, conclusion: &mut Conclusion) -> Result<()
         y: "ms",
     };
     conclusion.figures.push(Figure {
-        place: "figure 4",
-        part: "",
+        place: "figure 4".into(),
+        part: "".into(),
         picture: curves(&words, false, None, &drawn),
         caption: "Each point is a transfer between two simulated hosts.".into(),
     });
@@ -243,8 +243,8 @@ fn expected(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         y: "ms",
     };
     conclusion.figures.push(Figure {
-        place: "figure 5",
-        part: "",
+        place: "figure 5".into(),
+        part: "".into(),
         picture: curves(&words, true, Some(800.0), &drawn),
         caption: "Lines are the formulas of section 3.1, marks are blasts that were carried out.".into(),
     });
@@ -286,8 +286,8 @@ fn deviation(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         y: "ms",
     };
     conclusion.figures.push(Figure {
-        place: "figure 6",
-        part: "",
+        place: "figure 6".into(),
+        part: "".into(),
         picture: curves(&words, true, Some(600.0), &drawn),
         caption: "The published formula is the root mean square of the extra time, not its deviation.".into(),
     });
@@ -341,8 +341,8 @@ fn over_tr(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
                    better than from the first missing. Right of it selective brings nothing, but the deviation grows \
                    with Tr, NAK or not.";
     conclusion.figures.push(Figure {
-        place: "figure 6",
-        part: "t",
+        place: "figure 6".into(),
+        part: "t".into(),
         picture: curves(&words, true, Some(60.0), &drawn),
         caption: caption.into(),
     });
@@ -390,8 +390,8 @@ fn pieces(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         y: "expected ms",
     };
     conclusion.figures.push(Figure {
-        place: "section 3.1",
-        part: "",
+        place: "section 3.1".into(),
+        part: "".into(),
         picture: curves(&words, true, Some(9000.0), &drawn),
         caption: "Short blasts pay for their acknowledgements, long ones for their repetition.".into(),
     });

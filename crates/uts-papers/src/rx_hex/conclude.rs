@@ -61,7 +61,7 @@ impl Conclusion {
         picture: uts_plot::svg::Picture,
         caption: String,
     ) {
-        self.figures.push(Figure { place, part, picture, caption });
+        self.figures.push(Figure { place: place.into(), part: part.into(), picture, caption });
     }
 }
 

@@ -1,6 +1,7 @@
 //! The bottleneck: packets that wait, the discipline that decides which of them go, and the server.
 
 mod codel;
+mod drop_row;
 mod drop_tail;
 mod random_drop;
 mod red;
@@ -20,13 +21,16 @@ use std::str::FromStr;
 /// How a queue sheds packets. All of them serve first come, first served, and none takes more than
 /// [`buffer`](crate::LinkConfig::buffer) holds.
 ///
-/// Text form, in TOML too: `droptail`, `random`, `red:5p,15p,0.1`, `codel`.
+/// Text form, in TOML too: `droptail`, `row:4`, `random`, `red:5p,15p,0.1`, `codel`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Discipline {
     /// `droptail`: the packet that finds no room goes.
     #[default]
     DropTail,
+    /// `row:N`: the packet that finds no room goes, and those that come behind it, N in all, at
+    /// most 1000.
+    DropRow(u32),
     /// `random`: one of those that wait or of the one that finds no room goes, each as likely
     /// (random drop for congestion recovery: RFC 1254; Mankin, SIGCOMM 1990). The packet in
     /// transmission stays.
@@ -41,6 +45,10 @@ impl Discipline {
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         match self {
             Discipline::DropTail | Discipline::RandomDrop => Ok(()),
+            Discipline::DropRow(row) if (1..=drop_row::ROW_MAX).contains(row) => Ok(()),
+            Discipline::DropRow(_) => {
+                Err(SpecError::new("queue", format!("row must be of 1 to {} packets", drop_row::ROW_MAX)))
+            }
             Discipline::Red(red) => red.check(),
             Discipline::CoDel(codel) => codel.check(),
         }
@@ -50,6 +58,7 @@ impl Discipline {
     pub(crate) fn build(&self) -> Box<dyn QueueDiscipline> {
         match self {
             Discipline::DropTail => Box::new(drop_tail::DropTailQueue),
+            Discipline::DropRow(row) => Box::new(drop_row::DropRowQueue::new(*row)),
             Discipline::RandomDrop => Box::new(random_drop::RandomDropQueue),
             Discipline::Red(red) => Box::new(red::RedQueue::new(*red)),
             Discipline::CoDel(codel) => Box::new(codel::CoDelQueue::new(*codel)),
@@ -61,6 +70,7 @@ impl fmt::Display for Discipline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Discipline::DropTail => f.write_str("droptail"),
+            Discipline::DropRow(row) => write!(f, "row:{row}"),
             Discipline::RandomDrop => f.write_str("random"),
             Discipline::Red(red) => red.fmt(f),
             Discipline::CoDel(codel) => codel.fmt(f),
@@ -76,13 +86,19 @@ impl FromStr for Discipline {
             Some((name, arguments)) => (name, Some(arguments)),
             None => (text, None),
         };
-        let read = match (name, arguments) {
-            ("droptail", None) => Ok(Discipline::DropTail),
-            ("random", None) => Ok(Discipline::RandomDrop),
-            ("red", Some(arguments)) => Red::parse(arguments).map(Discipline::Red),
-            ("codel", _) => CoDel::parse(arguments).map(Discipline::CoDel),
-            _ => Err("must be droptail, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel".into()),
-        };
+        let read =
+            match (name, arguments) {
+                ("droptail", None) => Ok(Discipline::DropTail),
+                ("row", Some(row)) => match row.parse() {
+                    Ok(row) => Ok(Discipline::DropRow(row)),
+                    Err(_) => Err("row must be a number of packets, as in row:4".into()),
+                },
+                ("random", None) => Ok(Discipline::RandomDrop),
+                ("red", Some(arguments)) => Red::parse(arguments).map(Discipline::Red),
+                ("codel", _) => CoDel::parse(arguments).map(Discipline::CoDel),
+                _ => Err("must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel"
+                    .into()),
+            };
         read.map_err(|reason| SpecError::new("queue", reason))
     }
 }

@@ -150,6 +150,11 @@ fn logs_hold_what_connections_did() {
     assert_eq!(named(&server, "uts:exchange_granted").count(), completed);
     let figures = named(&client, "quic:recovery_metrics_updated").last().expect("some were told");
     assert!(figures["data"].as_object().is_some_and(|changed| !changed.is_empty()));
+    // Losses have set it.
+    let thresholds: Vec<u64> = named(&client, "quic:recovery_metrics_updated")
+        .filter_map(|event| event["data"]["ssthresh"].as_u64())
+        .collect();
+    assert!(thresholds.iter().any(|threshold| *threshold > 0), "{thresholds:?}");
 }
 
 #[test]

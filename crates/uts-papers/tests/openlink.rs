@@ -1,0 +1,22 @@
+//! The paper of 1992 as a whole: it passes, the same bytes come out each time, what was interrupted
+//! goes on, and what is wrong is caught.
+
+mod done;
+
+use uts_papers::openlink::paper;
+
+#[test]
+fn the_paper_is_borne_out_and_repeats_to_the_byte() {
+    done::is_borne_out_and_repeats_to_the_byte(&paper(), 4);
+}
+
+#[test]
+fn what_is_planted_is_caught() {
+    done::what_is_planted_is_caught(&paper());
+}
+
+/// What no item names would never be looked at.
+#[test]
+fn each_unit_is_needed() {
+    assert!(paper().units.iter().all(|unit| !unit.places.is_empty()));
+}
