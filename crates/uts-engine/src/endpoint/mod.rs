@@ -20,6 +20,7 @@ mod peers;
 mod places;
 mod reflectors;
 mod routing;
+mod stops;
 mod strangers;
 mod table;
 
@@ -379,6 +380,7 @@ impl Endpoint {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.settle_deadlines();
+        self.notice_stop(now);
         // Each once: what is due may be something to send, which the next poll takes away.
         let mut due = core::mem::take(&mut self.due);
         while let Some((at, handle)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
