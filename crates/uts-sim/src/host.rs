@@ -98,8 +98,8 @@ impl Host {
         packets.map(core::mem::take).unwrap_or_default()
     }
 
-    /// Suspends the host, or has it go on: meanwhile it does nothing, and what arrives is lost. Time
-    /// goes on for it, as for the others.
+    /// Suspends the host, or has it go on: meanwhile it does nothing, and what arrives is lost. Its
+    /// time goes on, as that of others.
     pub fn suspend(&mut self, is_suspended: bool) {
         self.is_suspended = is_suspended;
     }

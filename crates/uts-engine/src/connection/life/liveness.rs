@@ -29,8 +29,8 @@ const SILENT_AFTER_TIMEOUTS: u32 = 3;
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 const SUSPECT_AFTER_TIMEOUTS: u32 = 2;
 
-/// A peer that was silent for so long was stopped perhaps, and had packets wait for it meanwhile: the
-/// time until it answers is no round trip.
+/// A peer that was silent for so long was stopped perhaps, and had packets wait for it meanwhile:
+/// the time until it answers is no round trip.
 const SLEPT_AFTER: Duration = Duration::from_secs(60);
 
 /// Within this a peer answers whose connection is in the way of others, and in so many probe
