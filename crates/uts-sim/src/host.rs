@@ -100,8 +100,9 @@ impl Host {
 
     /// Suspends the host, or has it go on: meanwhile it does nothing, and what arrives is lost. Its
     /// time goes on, as that of others.
-    pub fn suspend(&mut self, is_suspended: bool) {
+    pub fn suspend(&mut self, now: Time, is_suspended: bool) {
         self.is_suspended = is_suspended;
+        self.handle_timeout(now);
     }
 
     fn on_change(&mut self) {

@@ -134,7 +134,8 @@ impl World {
 
     /// Suspends a host, or has it go on: see [`Host::suspend`].
     pub fn suspend(&mut self, node: NodeId, is_suspended: bool) {
-        self.network.app_mut(self.apps[node]).suspend(is_suspended);
+        let now = self.now();
+        self.network.app_mut(self.apps[node]).suspend(now, is_suspended);
     }
 
     /// A host's connection, to look at or to change.

@@ -279,9 +279,9 @@ impl Connection {
         self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }
 
-    /// Asks at once whether the peer is there. If it does not answer within half a second, or four
-    /// probe time-outs if that is longer, the connection ends as by the idle time-out: for who knows
-    /// that a peer that is there would answer.
+    /// Asks at once whether the peer is there. If it does not answer within half a second, or
+    /// within four probe time-outs if that is longer, the connection ends as by the idle time-out.
+    /// For those who know that a peer that is there would answer.
     pub fn ask_for_answer(&self) {
         self.shared().act(|inner, now| {
             if let Ok(connection) = self.open(inner) {

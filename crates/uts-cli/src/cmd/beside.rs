@@ -1,5 +1,5 @@
-//! A server that is not heard, looked for by another connection beside: a connection that is kept for
-//! days must not outlive a server that has forgotten it, or has gone elsewhere, for days.
+//! A server that is not heard, looked for by another connection beside: a connection that is kept
+//! for days must not outlive a server that has forgotten it, or has gone elsewhere, for days.
 
 use crate::link::{ConnectOptions, Link, Transport};
 use crate::target::Host;

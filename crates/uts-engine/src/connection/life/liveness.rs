@@ -32,6 +32,7 @@ const SUSPECT_AFTER_TIMEOUTS: u32 = 2;
 /// A peer that was silent for so long was stopped perhaps, and had packets wait for it meanwhile:
 /// the time until it answers is no round trip.
 const SLEPT_AFTER: Duration = Duration::from_secs(60);
+const SLEPT_AFTER_TIMEOUTS: u32 = 10;
 
 /// Within this a peer answers whose connection is in the way of others, and in so many probe
 /// time-outs: two of its packets may be lost.
@@ -203,11 +204,11 @@ impl Connection {
         self.life.last_heard_at = later(self.life.last_heard_at);
         self.life.liveness.asked_at = later(self.life.liveness.asked_at);
         if self.life.liveness.answer_by != Time::NEVER {
-            self.life.liveness.answer_by = self.life.liveness.answer_by + long;
+            self.life.liveness.answer_by += long;
         }
         for (_, flow) in self.ways.flows.iter_mut() {
             if let Some(rest) = flow.send.reset.as_mut().and_then(|reset| reset.rest.as_mut()) {
-                rest.look_at = rest.look_at + long;
+                rest.look_at += long;
             }
         }
         self.ways.outbound_mut(Outbound::leave_behind);
@@ -248,12 +249,12 @@ impl Connection {
         self.life.liveness.answer_by = Time::NEVER;
         let since = core::mem::replace(&mut self.life.liveness.told_since, Time::NEVER);
         if since != Time::NEVER {
-            if now.since(since) >= SLEPT_AFTER {
+            if now.since(since) >= self.at_least(SLEPT_AFTER, SLEPT_AFTER_TIMEOUTS) {
+                // What it has missed it learns now, and not by the next probe, which may be a
+                // minute away. (timing.md R-23)
                 self.ways.outbound_mut(Outbound::leave_behind);
+                self.ask(now);
             }
-            // What it has missed it learns now, and not by the next probe, which may be a minute
-            // away. (timing.md R-23)
-            self.ask(now);
             self.ways.events.push_back(Event::Heard(now.since(since)));
         }
     }
