@@ -174,6 +174,9 @@ pub struct ServeArgs {
     /// Most connections at once of one client's key, with --authorized-keys
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
+    /// Keep streams and tunnels of a client that is not heard for this long at the most
+    #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
+    pub silence: Duration,
     /// Make a socket here by which uts ctl lists clients and what is held for them, and ends them
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
@@ -370,6 +373,9 @@ pub struct PipeArgs {
     /// Print errors only, not what happens to the connection
     #[arg(short, long)]
     pub quiet: bool,
+    /// Keep the stream for this long while nothing is heard of the server, if the server does
+    #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
+    pub silence: Duration,
     /// Remove the file of --key once it was read, and its directory if that is all
     #[arg(long, hide = true, requires = "key")]
     pub key_once: bool,

@@ -75,6 +75,23 @@ pub fn lasting(text: &str) -> Result<Duration, String> {
     uts_units::time(text).map_err(|error| error.or("write a time, as 30s, 10min, 2h, 7d or 0"))
 }
 
+/// Streams of other programs are kept for so long while nothing is heard of the other end, unless
+/// something else is said: a lid that is closed, a weekend, a train in a tunnel.
+pub const SILENCE: &str = "7d";
+
+/// Reads for how long a silent peer is kept: any time but none.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn silence(text: &str) -> Result<Duration, String> {
+    let wrong = "write how long a silent peer is kept, as 10min, 12h or 7d";
+    match uts_units::time(text) {
+        Ok(time) if time.is_zero() => Err(wrong.to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.or(wrong)),
+    }
+}
+
 /// Reads a span of time of which a number alone counts seconds, as those of iperf3 do.
 ///
 /// # Errors

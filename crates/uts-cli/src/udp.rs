@@ -132,11 +132,12 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     let mut wanted = uts::ConnectOptions::new(trust(options)?);
     wanted.identity = identity;
     wanted.connection = config(&options.properties)?;
-    wanted.connection.keep_alive = KEEP_ALIVE;
     wanted.connection.service = options.service.to_owned();
     if !options.silence_max.is_zero() {
         wanted.connection.idle_timeout = options.silence_max;
     }
+    // Two questions may be lost.
+    wanted.connection.keep_alive = KEEP_ALIVE.min(wanted.connection.idle_timeout / 3);
     make_room(&mut wanted.connection, options.flows_max);
     wanted.qlog = options.qlog.clone();
     wanted.key_log = key_log()?;

@@ -19,6 +19,7 @@ pub struct Host {
     buffer: Vec<u8>,
     batch: Option<Batch>,
     observer: Option<Box<Observer>>,
+    is_suspended: bool,
 }
 
 /// Who looks on. None of it changes what the host does.
@@ -43,7 +44,7 @@ struct Batch {
 impl Host {
     /// A host with this endpoint.
     pub fn new(endpoint: Endpoint) -> Self {
-        Host { endpoint, buffer: Vec::new(), batch: None, observer: None }
+        Host { endpoint, buffer: Vec::new(), batch: None, observer: None, is_suspended: false }
     }
 
     /// The endpoint, to look at or to change. Reach it through
@@ -97,6 +98,13 @@ impl Host {
         packets.map(core::mem::take).unwrap_or_default()
     }
 
+    /// Suspends the host, or has it go on: meanwhile it does nothing, and what arrives is lost. Its
+    /// time goes on, as that of others.
+    pub fn suspend(&mut self, now: Time, is_suspended: bool) {
+        self.is_suspended = is_suspended;
+        self.handle_timeout(now);
+    }
+
     fn on_change(&mut self) {
         if let Some(observer) = &mut self.observer {
             observer.on_change(&mut self.endpoint);
@@ -139,18 +147,26 @@ impl Observer {
 
 impl Application for Host {
     fn handle_datagram(&mut self, now: Time, packet: Packet) {
-        if let Body::Bytes(mut bytes) = packet.body {
+        if let Body::Bytes(mut bytes) = packet.body
+            && !self.is_suspended
+        {
             self.endpoint.handle_datagram(now, packet.from.into(), packet.ecn, &mut bytes);
             self.on_change();
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        if self.is_suspended {
+            return;
+        }
         self.endpoint.handle_timeout(now);
         self.on_change();
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
+        if self.is_suspended {
+            return None;
+        }
         if self.batch.is_none() {
             let transmit = self.endpoint.poll_transmit(now, &mut self.buffer);
             self.on_change();
@@ -174,7 +190,7 @@ impl Application for Host {
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        self.endpoint.poll_timeout()
+        if self.is_suspended { None } else { self.endpoint.poll_timeout() }
     }
 
     /// A packet says under which epoch it was built. Those of the handshake have no mechanisms.

@@ -132,6 +132,12 @@ impl World {
         self.network.app_mut(self.apps[node]).endpoint()
     }
 
+    /// Suspends a host, or has it go on: see [`Host::suspend`].
+    pub fn suspend(&mut self, node: NodeId, is_suspended: bool) {
+        let now = self.now();
+        self.network.app_mut(self.apps[node]).suspend(now, is_suspended);
+    }
+
     /// A host's connection, to look at or to change.
     pub fn connection(&mut self, node: NodeId, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.network.app_mut(*self.apps.get(node)?).endpoint().connection(handle)

@@ -1,8 +1,9 @@
-//! The file of client keys that a server accepts: lines with a fingerprint and whatever else is
-//! said about it, and comments.
+//! The file of client keys that a server accepts: lines with a fingerprint, or a public key of
+//! OpenSSH, and whatever else is said about it, and comments.
 
 use crate::fingerprint::Fingerprint;
 use crate::known_hosts::read_text;
+use crate::ssh_keys;
 use crate::trusted_file::open_trusted;
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -64,11 +65,13 @@ impl AuthorizedKeys {
                 continue;
             }
             let (fingerprint, name) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-            let fingerprint = fingerprint.parse().map_err(|e| AuthorizedKeysError::Line {
-                path: path.to_owned(),
-                line: index + 1,
-                why: format!("{e}"),
-            })?;
+            let wrong = |why| AuthorizedKeysError::Line { path: path.to_owned(), line: index + 1, why };
+            let (fingerprint, name) = match fingerprint.parse::<Fingerprint>() {
+                Ok(fingerprint) => (fingerprint, name),
+                Err(error) => {
+                    ssh_keys::public(text).unwrap_or_else(|| Err(error.to_string())).map_err(wrong)?
+                }
+            };
             keys.insert(fingerprint, name.trim().to_owned());
         }
         Ok(AuthorizedKeys { keys })

@@ -279,6 +279,18 @@ impl Connection {
         self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }
 
+    /// Asks at once whether the peer is there. If it does not answer within half a second, or
+    /// within four probe time-outs if that is longer, the connection ends as by the idle time-out.
+    /// For those who know that a peer that is there would answer.
+    pub fn ask_for_answer(&self) {
+        self.shared().act(|inner, now| {
+            if let Ok(connection) = self.open(inner) {
+                connection.ask_for_answer(now);
+            }
+            inner.changed();
+        });
+    }
+
     /// The peer's address. `None` once the endpoint has forgotten the connection, some time after
     /// its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {

@@ -1,6 +1,7 @@
 //! Who this end is: a key and the certificate that carries it.
 
 use crate::fingerprint::Fingerprint;
+use crate::ssh_keys;
 use crate::x25519_by_aws_lc;
 use core::fmt;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
@@ -94,7 +95,8 @@ impl Identity {
         Ok(config_dir().ok_or(IdentityError::NoHome)?.join("id_ed25519.pem"))
     }
 
-    /// The key in a PEM file that only its owner may read.
+    /// The key in a PEM file that only its owner may read, or in one of OpenSSH (Ed25519, not
+    /// encrypted).
     ///
     /// # Errors
     /// If the file cannot be read, is open to others, or holds no usable key.
@@ -239,6 +241,9 @@ pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let pem = std::fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
     let pem = Zeroizing::new(pem);
+    if let Some(key) = std::str::from_utf8(&pem).ok().and_then(ssh_keys::private) {
+        return key.map_err(|why| IdentityError::Corrupt { path: path.to_owned(), why });
+    }
     PrivateKeyDer::from_pem_slice(&pem).map_err(|e| IdentityError::Corrupt {
         path: path.to_owned(),
         why: format!("it holds no private key: {e}"),

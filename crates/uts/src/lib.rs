@@ -65,6 +65,7 @@ mod listener;
 pub mod race;
 mod roaming;
 mod services;
+mod ssh_keys;
 mod tls;
 mod trace;
 mod trust;

@@ -2,17 +2,17 @@
 //! connection is missed.
 //!
 //! The kernel is asked by which of its addresses it would reach the peer now. That takes two calls,
-//! sends nothing, and is the same on all systems.
+//! sends nothing, and is the same on all systems. Linux tells when it is worth asking ([`news`]);
+//! elsewhere it is asked twice a second.
+
+mod news;
 
 use crate::driver::Shared;
-use core::time::Duration;
+use news::News;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Weak};
-
-/// How often the kernel is asked.
-const ASK_EVERY: Duration = Duration::from_millis(500);
+use std::sync::Arc;
 
 /// The address of this host by which a peer is reached now.
 fn way_to(peer: SocketAddr) -> io::Result<IpAddr> {
@@ -30,15 +30,24 @@ fn any_like(peer: SocketAddr) -> SocketAddr {
 
 /// Moves an endpoint with the host, as long as somebody holds it. It must be called in a runtime.
 pub(crate) fn follow(shared: &Arc<Shared>, peer: SocketAddr) {
-    tokio::spawn(watch(Arc::downgrade(shared), peer, way_to(peer).ok()));
+    tokio::spawn(watch(shared.clone(), peer, way_to(peer).ok(), News::new()));
 }
 
-async fn watch(shared: Weak<Shared>, peer: SocketAddr, mut way: Option<IpAddr>) {
-    let mut ticks = tokio::time::interval(ASK_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn watch(shared: Arc<Shared>, peer: SocketAddr, mut way: Option<IpAddr>, mut news: News) {
     loop {
-        ticks.tick().await;
-        let Some(shared) = shared.upgrade().filter(|shared| shared.is_held()) else { return };
+        {
+            let ended = shared.accept.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !shared.is_held() {
+                return;
+            }
+            tokio::select! {
+                () = news.next() => {}
+                // Nothing is accepted here but the end.
+                () = ended => continue,
+            }
+        }
         // While there is no way at all, there is nowhere to go.
         let Ok(now) = way_to(peer) else { continue };
         if way == Some(now) {

@@ -35,6 +35,9 @@ pub struct SshArgs {
     /// Have the server end when it has had no client for so long, as 1min
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
+    /// Keep the session for so long while nothing is heard of the other end, as 12h
+    #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
+    pub silence: Duration,
     /// Put no program at the server: use the one that is there, or plain ssh
     #[arg(long)]
     pub no_install: bool,
@@ -61,6 +64,9 @@ pub struct SshServerArgs {
     /// Time without a client after which the server ends
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
+    /// Time for which a client is kept that is not heard
+    #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
+    pub silence: Duration,
 }
 
 /// Reads a range of ports, or one port.

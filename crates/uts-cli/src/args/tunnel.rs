@@ -40,8 +40,8 @@ pub struct TunnelArgs {
     /// Make a socket here by which uts ctl looks at the tunnel and changes it
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// Keep connections for this long while nothing is heard of the server, up to 10min
-    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = crate::given::lasting)]
+    /// Keep connections for this long while nothing is heard of the server, if the server does
+    #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
     /// Give up when there was no connection for this long, at first or after a loss; 0 gives up at
     /// once [default: never]

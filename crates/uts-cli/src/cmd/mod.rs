@@ -1,5 +1,6 @@
 //! The subcommands.
 
+mod beside;
 pub mod cp;
 pub mod ctl;
 pub mod explain;

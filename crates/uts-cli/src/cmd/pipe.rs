@@ -1,9 +1,9 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
 use super::ssh::remove_key;
-use super::{Failure, interrupted, properties, reach};
+use super::{Failure, beside, interrupted, properties, reach};
 use crate::args::PipeArgs;
-use crate::link::{Link, LinkEvent, Transport};
+use crate::link::{ConnectOptions, Link, LinkEvent, Transport};
 use crate::pipe;
 use crate::stream;
 use crate::ui::lines;
@@ -33,10 +33,12 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     }
     let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = pipe::SERVICE;
-    options.silence_max = pipe::SILENCE_MAX;
+    options.silence_max = args.silence;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
     let link = reach::connect(transport, &host, &options, &mut interrupt).await;
+    // Nobody is asked, and nothing is learnt, beside.
+    let again = ConnectOptions { interactive: false, accept_new: false, qlog: None, ..options.clone() };
     if let Some(file) = options.key.as_deref().filter(|_| args.key_once) {
         remove_key(file);
     }
@@ -46,6 +48,9 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     let carried = tokio::select! {
         carried = carry(&*flows, &args.service, standard_input()) => carried,
         () = &mut interrupt => Err(End::Interrupted),
+        // It goes on for ever; a connection that it ends breaks the stream. The key of a session is
+        // not there any more, and its server forgets nothing as long as it lives.
+        () = beside::look(transport, &host, &again, &link), if !args.key_once => Ok(()),
     };
     telling.abort();
     let ended = match carried {

@@ -376,11 +376,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
         qlog: args.log.dir(),
-        silence_max: match (args.pipe.is_empty(), may_tunnel) {
-            (true, false) => Duration::ZERO,
-            (true, true) => tunnel::SILENCE_MAX,
-            (false, _) => pipe::SILENCE_MAX,
-        },
+        silence_max: if args.pipe.is_empty() && !may_tunnel { Duration::ZERO } else { args.silence },
         flows_max: may_tunnel.then_some(tunnel::FLOWS_MAX),
     })
 }

@@ -27,7 +27,7 @@ use uts_end::output::words;
 use uts_units::show;
 
 /// The version of what is said between `uts ssh` and the server that it starts.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The service of that server.
 const SERVICE: &str = "ssh";
@@ -58,7 +58,7 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
         Err(Wrong::NoLogin(status)) => return Err(Failure::Ended(status)),
         Err(Wrong::NoServer(why)) => Err(format!("no UTS server there: {why}")),
     };
-    let session = reached.and_then(|(place, at)| session(&called, &place, &at, &key));
+    let session = reached.and_then(|(place, at)| session(args, &called, &place, &at, &key));
     match session {
         Ok((session, kept)) => {
             let failure = become_ssh(args, &session);
@@ -147,6 +147,7 @@ async fn reach(args: &SshArgs, settings: &Settings, place: &Place, key: &Identit
 /// Arguments of ssh for the session through the server, and the file of the session's key. `uts
 /// pipe` removes it.
 fn session(
+    args: &SshArgs,
     called: &Called,
     place: &Place,
     at: &str,
@@ -158,6 +159,7 @@ fn session(
     let file = kept.file();
     let file = file.to_str().ok_or("the directory for temporary files is not UTF-8")?;
     let fingerprint = place.fingerprint.to_string();
+    let silence = format!("{}ms", args.silence.as_millis());
     let words = [
         program,
         "pipe",
@@ -169,6 +171,8 @@ fn session(
         "--key",
         file,
         "--key-once",
+        "--silence",
+        &silence,
         at,
         SERVICE,
     ];

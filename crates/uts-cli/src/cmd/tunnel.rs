@@ -1,7 +1,7 @@
 //! `uts tunnel`: ports that lead through a server.
 
 use super::patience::Patience;
-use super::{Failure, interrupted, properties, reach};
+use super::{Failure, beside, interrupted, properties, reach};
 use crate::args::TunnelArgs;
 use crate::config::Config;
 use crate::control::Control;
@@ -46,9 +46,6 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
         let why =
             "nothing is led anywhere: write -L, -R or -D, or the name of a [tunnel.NAME] of config.toml";
         return Err(Failure::Usage(why.into()));
-    }
-    if args.silence.is_zero() || args.silence > tunnel::SILENCE_MAX {
-        return Err(Failure::Usage("--silence: write a time up to 10min".into()));
     }
     let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = tunnel::SERVICE;
@@ -273,7 +270,13 @@ impl<'a, T: Transport> Run<'a, T> {
             }
         }
         self.now.send_replace(Some(connection.clone()));
-        let reason = connection.closed().await;
+        let again =
+            ConnectOptions { interactive: false, accept_new: false, qlog: None, ..self.options.clone() };
+        let reason = tokio::select! {
+            reason = connection.closed() => reason,
+            // It goes on for ever; a connection that it ends is closed.
+            () = beside::look(self.transport, &self.host, &again, link) => connection.closed().await,
+        };
         Ok((link.broken().unwrap_or_else(|| Broken::for_good(reason.to_string())), true))
     }
 }

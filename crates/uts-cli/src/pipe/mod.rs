@@ -14,7 +14,6 @@ pub use server::serve;
 
 use crate::stream::{put_text, read_text};
 use std::io;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// What a client asks for in the handshake.
@@ -24,10 +23,6 @@ const VERSION: u8 = 1;
 
 /// The longest name of a service, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-
-/// A stream is kept for so long while nothing is heard of the peer: a lid that is closed, a train
-/// in a tunnel.
-pub const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// Asks for a service.
 ///

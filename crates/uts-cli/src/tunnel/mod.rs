@@ -51,9 +51,6 @@ pub const LISTENERS_MAX: usize = 16;
 /// path that needs it.
 pub const FLOW_BYTES: (usize, usize) = (256 << 10, 4 << 20);
 
-/// Connections to a server are kept for so long while nothing is heard of it, at most.
-pub const SILENCE_MAX: Duration = Duration::from_secs(600);
-
 /// A datagram that has not arrived by then is given up, unless `msgLifetime` says otherwise.
 const LIFETIME: Duration = Duration::from_secs(1);
 

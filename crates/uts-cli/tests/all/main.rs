@@ -27,6 +27,7 @@ mod receiving;
 mod serving;
 mod settings;
 mod signals;
+mod sleeping;
 mod ssh;
 mod standard_streams;
 mod tunnel_associations;

@@ -5,6 +5,7 @@ use crate::common::sshd::sshd_with;
 use crate::common::tunnel::{ask, connect, echo, free_port};
 use crate::common::{Ended, PATIENCE, Place, Running};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
@@ -63,17 +64,7 @@ impl World {
 
     /// Numbers of the processes that serve sessions at this host.
     fn servers(&self) -> Vec<String> {
-        let home = format!("HOME={}", self.place.path("far").display());
-        let is_ours = |dir: &std::path::Path| {
-            let holds = |file: &str, text: &str| {
-                let read = fs::read(dir.join(file)).unwrap_or_default();
-                read.split(|byte| *byte == 0).any(|word| word == text.as_bytes())
-            };
-            holds("cmdline", "ssh-server") && holds("environ", &home)
-        };
-        let processes = fs::read_dir("/proc").expect("processes").map_while(Result::ok);
-        let ours = processes.filter(|process| is_ours(&process.path()));
-        ours.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+        processes("ssh-server", &self.place.path("far"))
     }
 
     fn await_no_servers(&self) {
@@ -290,6 +281,56 @@ fn sessions_share_a_master() {
     assert_eq!(world.servers().len(), 1, "no other server was started");
     let ended = run(world.ssh(&[], &["-o", &path, "-O", "exit", "there"]));
     assert_eq!(ended.status, 0, "{}", ended.err);
+    world.await_no_servers();
+}
+
+/// Numbers of processes that run with this word, and have this home.
+fn processes(word: &str, home: &std::path::Path) -> Vec<String> {
+    let home = format!("HOME={}", home.display());
+    let is_one = |dir: &std::path::Path| {
+        let holds = |file: &str, text: &str| {
+            let read = fs::read(dir.join(file)).unwrap_or_default();
+            read.split(|byte| *byte == 0).any(|word| word == text.as_bytes())
+        };
+        holds("cmdline", word) && holds("environ", &home)
+    };
+    let processes = fs::read_dir("/proc").expect("processes").map_while(Result::ok);
+    let found = processes.filter(|process| is_one(&process.path()));
+    found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less.
+#[test]
+fn a_session_goes_on_where_its_ends_were_stopped() {
+    let Some(world) = World::new(true, &[]) else { return };
+    let mut command = world.ssh(
+        &["--linger", "1s", "--silence", "4s"],
+        &["-T", "there", "while read -r line; do echo \"got $line\"; done"],
+    );
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    let (mut to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let mut lines = BufReader::new(from).lines();
+    for (round, (stops_client, stopped)) in [(true, 10), (false, 2), (true, 10)].into_iter().enumerate() {
+        writeln!(to, "line {round}").expect("written");
+        let line = lines.next().expect("the session goes on").expect("text");
+        assert_eq!(line, format!("got line {round}"));
+        let client = processes("--key-once", &world.place.path("home"));
+        assert!(!client.is_empty() && !world.servers().is_empty(), "{client:?}");
+        let all = [if stops_client { client } else { Vec::new() }, world.servers()].concat();
+        for signal in ["-STOP", "-CONT"] {
+            for process in &all {
+                assert!(Command::new("kill").args([signal, process]).status().expect("run").success());
+            }
+            if signal == "-STOP" {
+                std::thread::sleep(Duration::from_secs(stopped));
+            }
+        }
+    }
+    drop(to);
+    assert!(lines.next().is_none());
+    let ended = child.wait_with_output().expect("it ends");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     world.await_no_servers();
 }
 

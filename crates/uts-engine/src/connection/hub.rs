@@ -417,7 +417,10 @@ impl Connection {
         if self.life.phase != Phase::Open {
             return;
         }
-        self.parts.ping.is_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
+        if self.keep_alive_at().is_some_and(|at| at <= now) {
+            // Whatever the window says: what fills it may have gone where the peer is no more.
+            self.ask(now);
+        }
         self.on_liveness_timeout(now);
         if self.life.phase != Phase::Open {
             return;

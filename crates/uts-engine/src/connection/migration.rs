@@ -36,8 +36,9 @@ const CALM_MIN: Duration = Duration::from_secs(1);
 /// longer than three times as much (M-3).
 const ASIDE_BYTES_MIN: u64 = 25;
 
-/// Less room than this is not worth a packet: a header, a challenge, an acknowledgement and a tag.
-pub(super) const TRIAL_PACKET_BYTES: usize = 96;
+/// Less room than this is not worth a packet. A Ping alone leaves more: who says nothing else from
+/// his new place is followed as well.
+pub(super) const TRIAL_PACKET_BYTES: usize = 3 * ASIDE_BYTES_MIN as usize;
 
 /// Whether a datagram begins with a packet of the level Handshake, and holds no other establishment
 /// packet: first packets are under keys that everybody knows, and prove nothing.

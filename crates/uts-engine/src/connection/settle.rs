@@ -2,7 +2,7 @@
 //! congestion and size.
 
 use super::parts::{LostPacket, Token};
-use super::{CloseReason, Connection, Outbound};
+use super::{CloseReason, Connection, Outbound, Ways};
 use crate::bug::bug;
 use core::ops::Range;
 use core::time::Duration;
@@ -14,6 +14,9 @@ use uts_functions::timing::Timing;
 
 /// Probe time-outs in a row after which full packets may no longer pass.
 const TIMEOUTS_OF_BLACK_HOLE: u32 = 3;
+
+/// Questions of an outage whose answers may still be on their way.
+const QUESTIONS_KEPT: usize = 32;
 
 /// An acknowledgement as it came.
 pub(super) struct Report<'a> {
@@ -268,6 +271,7 @@ impl Connection {
             }
             Alarm::Probe | Alarm::Each => {
                 outbound.on_probe_timeout();
+                self.ways.forget_questions();
                 self.tell_timeout(now, false);
                 self.probe_oldest(now);
             }
@@ -303,6 +307,20 @@ impl Connection {
             self.parts.probe(&token, &mut self.ways);
         }
         self.drain_exchanges(now);
+    }
+}
+
+impl Ways {
+    /// Forgets questions of an outage that nobody answers any more: it may last for days.
+    /// (retransmission.md R-25)
+    pub(super) fn forget_questions(&mut self) {
+        let Some(outbound) = self.outbound.as_mut().filter(|outbound| outbound.is_out()) else { return };
+        let questions =
+            outbound.ledger.take_questions(QUESTIONS_KEPT, |token| matches!(token, Token::Report(_)));
+        for (number, bytes) in questions {
+            outbound.delivery.forget(bytes);
+            outbound.meter.on_lost_uncounted(number);
+        }
     }
 }
 

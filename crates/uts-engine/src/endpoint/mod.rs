@@ -20,6 +20,7 @@ mod peers;
 mod places;
 mod reflectors;
 mod routing;
+mod stops;
 mod strangers;
 mod table;
 
@@ -125,6 +126,9 @@ pub struct Endpoint {
     /// deadline moves with each packet: one that has become later is put right when it stands
     /// first.
     timers: BTreeSet<(Time, ConnectionHandle)>,
+    /// When whoever carries this endpoint was told to come back; `NEVER` = he has.
+    expected: Time,
+    polled_at: Time,
     /// Connections whose deadlines may have changed.
     stale: Vec<ConnectionHandle>,
     /// What is due: kept for its memory.
@@ -195,6 +199,8 @@ impl Endpoint {
             by_first: HashMap::new(),
             by_reset: HashMap::new(),
             timers: BTreeSet::new(),
+            expected: Time::NEVER,
+            polled_at: Time::ZERO,
             stale: Vec::new(),
             due: Vec::new(),
             ready: VecDeque::new(),
@@ -379,6 +385,7 @@ impl Endpoint {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.settle_deadlines();
+        self.notice_stop(now);
         // Each once: what is due may be something to send, which the next poll takes away.
         let mut due = core::mem::take(&mut self.due);
         while let Some((at, handle)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
@@ -467,6 +474,7 @@ impl Endpoint {
 
     /// The same, behind what `buffer` holds already.
     pub fn poll_transmit_more(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.polled_at = now;
         if let Some(Answer { remote, local, bytes }) = self.answers.pop_front() {
             buffer.extend_from_slice(&bytes);
             self.sender = None;
@@ -496,25 +504,6 @@ impl Endpoint {
             self.drop_if_over(handle);
         }
         None
-    }
-
-    /// When something is next due: when to call [`Endpoint::handle_timeout`]. `None` = never. To be
-    /// asked once [`Endpoint::poll_transmit`] has nothing more.
-    pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.settle_deadlines();
-        // Normally there are none.
-        for handle in &self.ready {
-            if let Some(entry) = self.connections.get_mut(*handle) {
-                settle_deadline(*handle, entry, &mut self.timers);
-            }
-        }
-        loop {
-            let (at, handle) = *self.timers.first()?;
-            let moved = self.connections.get_mut(handle).filter(|entry| at < entry.deadline);
-            let Some(entry) = moved else { return Some(at) };
-            self.timers.remove(&(at, handle));
-            self.timers.extend(entry.set_timer(handle));
-        }
     }
 
     /// The next thing to tell the application.

@@ -43,6 +43,7 @@ mod resets;
 mod runs;
 mod scavenger;
 mod shared;
+mod sleep;
 mod slow_lines;
 mod small_paths;
 mod sources;

@@ -106,17 +106,17 @@ fn ids_too_short_for_a_check_are_never_reset() {
 /// A host that was suspended, whose clock went on (`uts/src/clock.rs`): the connection is over by
 /// then, and that is what is said. The peer is not asked, so that it says nothing either.
 #[test]
-fn who_was_away_for_longer_than_the_idle_time_out_says_so() {
+fn who_was_away_for_longer_than_the_idle_time_out_asks() {
     let mut pair = connected();
     let slept = pair.now + Duration::from_secs(3600);
     let client = pair.ends[CLIENT].connection(pair.client).expect("open");
     let flow = client.open_flow(uts_engine::FlowOptions::default()).expect("opened");
     client.write(slept, flow, b"good morning".as_slice().into()).expect("written");
     pair.ends[CLIENT].handle_timeout(slept);
-    assert_eq!(pair.ends[CLIENT].poll_transmit(slept, &mut Vec::new()), None);
+    // timing.md R-22
+    assert!(pair.ends[CLIENT].poll_transmit(slept, &mut Vec::new()).is_some());
     let told: Vec<Event> = core::iter::from_fn(|| pair.ends[CLIENT].poll_event()).map(|(_, e)| e).collect();
-    let idle = CloseReason::IdleTimeout(Duration::from_secs(30));
-    assert_eq!(told, [Event::Closed(idle)]);
+    assert!(!told.iter().any(|event| matches!(event, Event::Closed(_))), "{told:?}");
     // A peer that has given it up in the meantime says so as one that was started again does.
     assert!(CloseReason::Reset.to_string().contains("given it up"), "{}", CloseReason::Reset);
 }

@@ -52,7 +52,7 @@ pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
 pub(crate) use host::Host;
 pub(crate) use per_key::PerKey;
-pub(crate) use socket::OwnSocket;
+pub(crate) use socket::{OwnSocket, watch};
 use turn::Driver;
 
 /// An endpoint and its socket.

@@ -55,7 +55,8 @@ mod imp {
     impl Timer {
         pub fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            // What has become due while the system was suspended is done when it resumes.
+            let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
             let fd = watch(fd, Interest::READABLE)?;
             Ok(Timer { fd, armed: None })
         }

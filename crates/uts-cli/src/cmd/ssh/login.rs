@@ -35,7 +35,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const SCRIPT: &str = r#"
     go() {
       "$1" ssh-server --speaks @VERSION@ >/dev/null 2>&1 </dev/null || return 0;
-      "$1" ssh-server --client @CLIENT@ --udp-ports @PORTS@ --linger @LINGER@ </dev/null & exit 0;
+      "$1" ssh-server --client @CLIENT@ --udp-ports @PORTS@ --linger @LINGER@ --silence @SILENCE@ </dev/null & exit 0;
     };
     clean() { rm -f "$t"; };
     go uts;
@@ -128,6 +128,7 @@ impl Login<'_> {
             .replace("@VERSION@", &VERSION.to_string())
             .replace("@CLIENT@", &self.client.to_string())
             .replace("@PORTS@", &format!("{first}-{last}"))
+            .replace("@SILENCE@", &format!("{}ms", self.args.silence.as_millis()))
             .replace("@LINGER@", &format!("{}ms", self.args.linger.as_millis()));
         let line = script.split_whitespace().collect::<Vec<_>>().join(" ");
         format!("exec sh -c '{line}'")

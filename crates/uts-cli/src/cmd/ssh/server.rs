@@ -59,7 +59,7 @@ pub async fn run(args: &SshServerArgs, ready: Option<Ready>) -> Result<(), Failu
     let (address, port) = sshd(std::env::var("SSH_CONNECTION").ok().as_deref()).map_err(Failure::Failed)?;
     let service = Service { name: SERVICE.to_owned(), address: SocketAddr::new(address, port).to_string() };
     let permitted = Arc::new(Permitted::new(&[service]).map_err(Failure::Failed)?);
-    let listener = listen(args.udp_ports, client)?;
+    let listener = listen(args.udp_ports, client, args.silence)?;
     let at = listener.local_addr().port();
     lines::print(&format!("uts-ssh at {at} {} {address}", listener.fingerprint()));
     leave(&ready.null).map_err(|error| Failure::Failed(words(&error.into())))?;
@@ -90,13 +90,13 @@ fn sshd(connection: Option<&str>) -> Result<(IpAddr, u16), String> {
 }
 
 /// Listens at the first port that is free, of both families if the host has both.
-fn listen((first, last): (u16, u16), client: Fingerprint) -> Result<Listener, Failure> {
+fn listen((first, last): (u16, u16), client: Fingerprint, silence: Duration) -> Result<Listener, Failure> {
     let failed = |why: String| Failure::Failed(format!("no free UDP port from {first} to {last}: {why}"));
     let identity = Identity::generate().map_err(|error| Failure::Failed(error.to_string()))?;
     let mut options = ServerOptions::new(identity);
     options.client_auth = ClientAuth::Keys(AuthorizedKeys::from_iter([client]));
     options.connection.requirements = uts::Requirements::bulk();
-    options.connection.idle_timeout = pipe::SILENCE_MAX;
+    options.connection.idle_timeout = silence;
     options.connections_max = CONNECTIONS_MAX;
     let mut why = String::new();
     for port in first..=last {

@@ -157,7 +157,8 @@ impl Ways {
 impl Connection {
     /// When the policy is to be asked.
     pub(in crate::connection) fn policy_timeout(&self) -> Option<Time> {
-        self.agreement.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout())
+        let has_news = !self.is_resting() && !self.is_out();
+        self.agreement.adaptation.as_ref().filter(|_| has_news).and_then(|a| a.timeout())
     }
 
     /// The connection is established: the policy begins, with the profile that the selector would

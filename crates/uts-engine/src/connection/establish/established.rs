@@ -403,7 +403,8 @@ pub(crate) fn hello(
     let limits = uts_wire::Limits {
         max_flows: config.flows_max,
         initial_credit_bytes: config.first_credit(),
-        idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
+        // One that cannot be said is kept all the same, by this end.
+        idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(0),
         max_udp_payload_bytes: config.most_packet_bytes().max(uts_wire::MIN_UDP_PAYLOAD_BYTES),
         connection_credit_bytes: Some(first_credit),
         spare_ids: SPARE_IDS,

@@ -2,7 +2,7 @@
 //! (timing.md ). Who expects nothing asks nothing: then only the idle time-out ends a
 //! connection.
 
-use crate::connection::{Connection, Outbound, Phase};
+use crate::connection::{Connection, Outbound, Phase, Side};
 use crate::event::{CloseReason, Event};
 use core::time::Duration;
 use uts_functions::Time;
@@ -28,6 +28,11 @@ const SILENT_AFTER_TIMEOUTS: u32 = 3;
 /// authenticated: the peer is asked, and given the time to answer.
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 const SUSPECT_AFTER_TIMEOUTS: u32 = 2;
+
+/// A peer that was silent for so long was stopped perhaps, and had packets wait for it meanwhile:
+/// the time until it answers is no round trip.
+const SLEPT_AFTER: Duration = Duration::from_secs(60);
+const SLEPT_AFTER_TIMEOUTS: u32 = 10;
 
 /// Within this a peer answers whose connection is in the way of others, and in so many probe
 /// time-outs: two of its packets may be lost.
@@ -178,6 +183,40 @@ impl Connection {
         }
     }
 
+    /// Asks at once whether the peer is there.
+    pub fn ask(&mut self, now: Time) {
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        self.wake(now);
+        self.ways.forget_questions();
+        self.parts.ping.is_wanted = true;
+        self.ways.outbound_mut(Outbound::ask_for_packet);
+    }
+
+    /// This end was stopped, and did nothing for so long after something was due: that is no
+    /// silence of its peer. A client asks: the way back to it may be forgotten. (timing.md R-22)
+    pub(crate) fn on_stopped(&mut self, now: Time, long: Duration) {
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        let later = |at: Time| if at < now { (at + long).min(now) } else { at };
+        self.life.last_heard_at = later(self.life.last_heard_at);
+        self.life.liveness.asked_at = later(self.life.liveness.asked_at);
+        if self.life.liveness.answer_by != Time::NEVER {
+            self.life.liveness.answer_by += long;
+        }
+        for (_, flow) in self.ways.flows.iter_mut() {
+            if let Some(rest) = flow.send.reset.as_mut().and_then(|reset| reset.rest.as_mut()) {
+                rest.look_at += long;
+            }
+        }
+        self.ways.outbound_mut(Outbound::leave_behind);
+        if self.identity.side == Side::Client {
+            self.ask(now);
+        }
+    }
+
     /// The network says that nobody listens at the peer's port, or that there is no way to it. It
     /// may be wrong, or lie: the peer is asked at once. (timing.md R-15)
     pub(crate) fn on_unreachable(&mut self, now: Time) {
@@ -185,8 +224,7 @@ impl Connection {
             return;
         }
         self.life.liveness.suspected_at = now;
-        self.parts.ping.is_wanted = true;
-        self.ways.outbound_mut(Outbound::ask_for_packet);
+        self.ask(now);
     }
 
     /// Others need what this connection holds: its peer is asked whether it is there, and given up
@@ -195,10 +233,8 @@ impl Connection {
         if self.life.phase != Phase::Open || self.life.liveness.answer_by != Time::NEVER {
             return;
         }
-        self.wake(now);
         self.life.liveness.answer_by = now + self.at_least(ANSWER_WITHIN, ANSWER_WITHIN_TIMEOUTS);
-        self.parts.ping.is_wanted = true;
-        self.ways.outbound_mut(Outbound::ask_for_packet);
+        self.ask(now);
     }
 
     /// True if its peer has yet to answer [`Connection::ask_for_answer`].
@@ -213,6 +249,12 @@ impl Connection {
         self.life.liveness.answer_by = Time::NEVER;
         let since = core::mem::replace(&mut self.life.liveness.told_since, Time::NEVER);
         if since != Time::NEVER {
+            if now.since(since) >= self.at_least(SLEPT_AFTER, SLEPT_AFTER_TIMEOUTS) {
+                // What it has missed it learns now, and not by the next probe, which may be a
+                // minute away. (timing.md R-23)
+                self.ways.outbound_mut(Outbound::leave_behind);
+                self.ask(now);
+            }
             self.ways.events.push_back(Event::Heard(now.since(since)));
         }
     }

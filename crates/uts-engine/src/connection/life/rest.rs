@@ -16,7 +16,12 @@ pub(in crate::connection) const REST_AFTER: Duration = Duration::from_secs(2);
 impl Connection {
     /// When to look whether the connection may rest; `None` while it does.
     pub(in crate::connection) fn rest_timeout(&self) -> Option<Time> {
-        (!self.is_resting()).then_some(self.life.rest_at)
+        (!self.is_resting() && !self.is_out()).then_some(self.life.rest_at)
+    }
+
+    /// The path counts as out: there is nothing to do but to ask whether it is back.
+    pub(in crate::connection) fn is_out(&self) -> bool {
+        self.ways.outbound.as_ref().is_some_and(Outbound::is_out)
     }
 
     pub(in crate::connection) fn is_resting(&self) -> bool {

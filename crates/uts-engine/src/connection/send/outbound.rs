@@ -168,10 +168,15 @@ impl Outbound {
 
     /// Packets go to another place from now on, the next whatever the window says.
     pub fn begin_place(&mut self) {
+        self.leave_behind();
+        self.ask_for_packet();
+    }
+
+    /// What has left so far says nothing of the way that packets take from now on.
+    pub fn leave_behind(&mut self) {
         self.first_of_place = self.ledger.next_number();
         (self.timeouts, self.kept_doublings) = (0, 0);
         self.set_departure();
-        self.ask_for_packet();
     }
 
     /// A packet leaves next, whatever the window says.

@@ -404,6 +404,32 @@ impl<T: Carried> Ledger<T> {
         Lost { packets, look_again, cause }
     }
 
+    /// Takes out packets that ask for an acknowledgement and carry nothing to be sent again
+    /// (`is_idle` = a token is nothing of that kind), but for so many of the newest. In an outage
+    /// there are ever more of them. They count neither as lost nor as delivered. Returns
+    /// their numbers and bytes.
+    pub fn take_questions(&mut self, kept: usize, is_idle: impl Fn(&T) -> bool) -> Vec<(u64, u64)> {
+        let is_question = |entry: &Entry<T>| {
+            entry.open == 1
+                && entry.sent.eliciting
+                && !entry.sent.size_probe
+                && entry.sent.tokens.iter().all(&is_idle)
+        };
+        let count = self.entries.iter().filter(|entry| is_question(entry)).count();
+        let mut excess = count.saturating_sub(kept);
+        let mut taken = Vec::with_capacity(excess);
+        self.entries.retain(|entry| {
+            let goes = excess > 0 && is_question(entry);
+            if goes {
+                excess -= 1;
+                taken.push((entry.first, entry.sent.bytes));
+            }
+            !goes
+        });
+        self.eliciting -= taken.len() as u64;
+        taken
+    }
+
     fn remember_lost(&mut self, number: u64, sent: &Sent<T>) {
         if sent.size_probe {
             return;

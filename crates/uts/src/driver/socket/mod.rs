@@ -28,7 +28,7 @@ use uts_engine::Ecn;
 
 pub(crate) use buffers::Received;
 #[cfg(target_os = "linux")]
-pub(super) use readiness::watch;
+pub(crate) use readiness::watch;
 
 /// Asked of the kernel; it gives what it may. Half a second at 64 Mbit/s, or a few batches at 10
 /// Gbit/s.

@@ -11,7 +11,7 @@
 
 pub(super) use imp::Readiness;
 #[cfg(target_os = "linux")]
-pub(in crate::driver) use imp::watch;
+pub(crate) use imp::watch;
 
 #[cfg(unix)]
 mod imp {
