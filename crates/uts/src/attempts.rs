@@ -128,9 +128,7 @@ impl Target<'_> {
     }
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
-        let options = self.options;
-        let identity = options.identity.as_ref();
-        let tls = tls::client(&options.trust, expected, accept_new, identity, options.key_log);
+        let tls = tls::client(self.options, expected, accept_new);
         tls.map_err(|error| match error {
             TlsError::Trust(error) => ConnectError::Untrusted(error),
             TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
