@@ -7,7 +7,7 @@ use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::race::in_turns;
-use crate::tls::{self, KeyExchange};
+use crate::tls::KeyExchange;
 use crate::trust::{Trust, TrustError};
 use crate::zone;
 use core::time::Duration;
@@ -291,12 +291,7 @@ pub(crate) async fn connect_from(
         target: target.to_owned(),
         why: format!("`{host}` is neither a name nor an IP address"),
     })?;
-    // What a process has to do once is done while names are resolved.
-    tls::prepare_aside(options.key_exchange);
     let addrs = resolve(carrier, host, port, from).await?;
-    if !tls::is_prepared(options.key_exchange) {
-        carrier.unblock(tls::prepare).await.map_err(ConnectError::Setup)?;
-    }
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier };
     if addrs.is_empty() {

@@ -198,7 +198,6 @@ impl Listener {
             ..EndpointConfig::default()
         };
         let shared = start(config, options.spin).map_err(bind)?;
-        tls::prepare_aside(options.key_exchange);
         if let Some(dir) = &options.qlog {
             let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
             shared.record(dir).map_err(failed)?;

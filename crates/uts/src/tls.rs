@@ -43,9 +43,9 @@ pub(crate) struct ClientTls {
 pub enum KeyExchange {
     /// X25519MLKEM768, then those of [`KeyExchange::Classical`]. A recording of today stays secret
     /// as long as X25519 or ML-KEM-768 (FIPS 203) holds, and quantum computers break only the
-    /// former. A client's first flight is two full datagrams instead of one, its server's answer
-    /// is 1.1 kB longer, and the first such connection of a process takes 20 ms of processor time
-    /// more.
+    /// former. A client's first flight is two full datagrams instead of one, and its server's
+    /// answer is 1.1 kB longer. If aws-lc was built without `AWS_LC_SYS_NO_JITTER_ENTROPY=1`, the
+    /// first such connection of a process takes 20 ms more.
     #[default]
     Hybrid,
     /// X25519, then P-256 and P-384: for lines on which a kilobyte takes a second.
@@ -136,31 +136,6 @@ fn provider(key_exchange: KeyExchange) -> Arc<CryptoProvider> {
     match key_exchange {
         KeyExchange::Classical => CLASSICAL.clone(),
         KeyExchange::Hybrid => HYBRID.clone(),
-    }
-}
-
-static READY: OnceLock<()> = OnceLock::new();
-
-/// True if nothing is to be done before a key exchange.
-pub(crate) fn is_prepared(key_exchange: KeyExchange) -> bool {
-    key_exchange == KeyExchange::Classical || READY.get().is_some()
-}
-
-/// Makes ready what a process needs once before its first hybrid key exchange: aws-lc measures
-/// jitter of the processor, for 20 ms, before it gives its first random number. Waits until that
-/// is done.
-pub(crate) fn prepare() {
-    READY.get_or_init(|| {
-        // What fails here fails again where it is told.
-        let _ = X25519MLKEM768.start();
-    });
-}
-
-/// The same, in a thread of its own and without waiting.
-pub(crate) fn prepare_aside(key_exchange: KeyExchange) {
-    if !is_prepared(key_exchange) {
-        // Without a thread, the first client waits.
-        let _ = std::thread::Builder::new().name("uts-tls".into()).spawn(prepare);
     }
 }
 
