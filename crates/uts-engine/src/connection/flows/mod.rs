@@ -248,7 +248,7 @@ impl Flows {
         if let Some(flow) = self.table.get_mut(&id)
             && self.outgoing.note(&mut flow.send)
         {
-            self.leave_but_repeats();
+            self.leave_but_beginnings();
         }
     }
 
@@ -281,7 +281,7 @@ impl Flows {
         let is_so = |flow: &Flow| {
             flow.receive.counted.charge == incoming::FLOW_BYTES + flow.receive.data.memory_bytes()
         };
-        charges == self.incoming.charge()
+        charges == self.incoming.charge_of_flows()
             && held == self.outgoing.held()
             && self.table.values().all(|flow| is_so(flow))
     }
@@ -372,7 +372,7 @@ impl Flows {
     pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
-        let has_used_up = self.outgoing.note(send);
+        let is_short = self.outgoing.note(send);
         let may = !send.is_held && !send.is_given_up();
         let limit = limit_of(send).min(send.within(self.outgoing.spare()));
         let wants = may && send.buffer.wants_to_send(limit);
@@ -386,18 +386,20 @@ impl Flows {
             self.update_alarm(id);
         }
         self.outgoing.settle();
-        if has_used_up {
-            self.leave_but_repeats();
+        if is_short {
+            self.leave_but_beginnings();
         }
     }
 
-    /// The connection's credit is used up: only what repeats something is left in the order.
+    /// The connection's credit is short: only what repeats something, or begins, is left in the
+    /// order.
     #[cold]
-    fn leave_but_repeats(&mut self) {
+    fn leave_but_beginnings(&mut self) {
+        let spare = self.outgoing.spare();
         let ids: Vec<u32> = self.order.iter().collect();
         for id in ids {
             let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { continue };
-            if !send.buffer.wants_to_send(send.counted) {
+            if !send.buffer.wants_to_send(send.within(spare)) {
                 self.order.leave((id, send.priority), &mut send.turn);
             }
         }
