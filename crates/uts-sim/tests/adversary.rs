@@ -316,8 +316,8 @@ fn search(identities: &Identities, seed: u64, of: impl Fn(&Cost) -> f64) -> (f64
 /// A figure: its name, the measure, and its bound.
 type Figure = (&'static str, fn(&Cost) -> f64, f64);
 
-/// Bounds are some tenths above what searches of 4000 scripts have found. What is held is within the
-/// memory of a connection, and what it has of its own.
+/// Bounds are some tenths above what searches of 4000 scripts have found. What is held is within
+/// the memory of a connection, and what it has of its own.
 const FIGURES: [Figure; 5] = [
     ("bytes held for a byte sent", |cost| cost.held, 250.0),
     ("bytes held", |cost| cost.held_bytes as f64, 50_700_000.0),

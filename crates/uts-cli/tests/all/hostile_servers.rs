@@ -1,5 +1,5 @@
-//! A client's memory, whatever the server that it copies from does: the stock `uts cp`, and a server
-//! of the library that answers what it likes.
+//! A client's memory, whatever the server that it copies from does: the stock `uts cp`, and a
+//! server of the library that answers what it likes.
 
 use crate::common::Place;
 use std::fs;
