@@ -288,6 +288,7 @@ mod tests {
     use super::*;
     use crate::listener::{Listener, ServerOptions};
     use crate::race::ATTEMPT_DELAY;
+    use crate::tls::KeyExchange;
     use std::net::UdpSocket;
     use std::sync::Mutex;
 
@@ -422,7 +423,9 @@ mod tests {
                 }
             }
         });
-        let options = ConnectOptions::pinned(listener.fingerprint());
+        let mut options = ConnectOptions::pinned(listener.fingerprint());
+        // A greeting of one packet, and an answer in one.
+        options.key_exchange = KeyExchange::Classical;
         let connected = within(target(&options, Host::Runtime).connect(&[addr])).await;
         drop(done);
         tokio::task::spawn_blocking(move || relaying.join().expect("relayed")).await.expect("ended");
