@@ -117,37 +117,6 @@ fn a_hundred_flows_at_once_come_through_the_credit_of_one() {
     }
 }
 
-/// A request comes through when flows that nobody reads hold all the memory that there is for data,
-/// and so does the next one.
-#[test]
-fn a_request_comes_through_when_all_memory_is_held_by_what_is_not_read() {
-    for (unread, seed) in [(40, 1), (60, 2), (90, 3)] {
-        let mut bundle = Bundle::new("rate=100mbit delay=10ms", &[], |_| {}, seed);
-        bundle.reads = |_| false;
-        let flows: Vec<FlowId> = (0..unread).map(|_| bundle.open(4000 * KIB)).collect();
-        bundle.pass(10 * SECOND);
-        let held = bundle.ends.at(SERVER).held_bytes();
-        println!("{held} bytes held of {unread} flows");
-        for n in 0..8 {
-            let request = bundle.open(1500);
-            for _ in 0..20 {
-                bundle.pass(SECOND / 20);
-                bundle.read(request);
-            }
-            assert!(bundle.ended.contains(&request), "{unread} flows hold {held} bytes: request {n} waits");
-        }
-        // The others go on once they are read.
-        bundle.reads = |_| true;
-        flows.iter().for_each(|flow| bundle.read(*flow));
-        for _ in 0..300 {
-            if bundle.ended.len() < unread + 8 {
-                bundle.pass(SECOND);
-            }
-        }
-        assert_eq!(bundle.ended.len(), unread + 8);
-    }
-}
-
 /// Flows that nobody reads hold up no others: each holds its own window, as far as there is
 /// memory for.
 #[test]

@@ -248,7 +248,7 @@ impl Flows {
         if let Some(flow) = self.table.get_mut(&id)
             && self.outgoing.note(&mut flow.send)
         {
-            self.leave_but_beginnings();
+            self.leave_but_repeats();
         }
     }
 
@@ -372,7 +372,7 @@ impl Flows {
     pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
-        let is_short = self.outgoing.note(send);
+        let has_used_up = self.outgoing.note(send);
         let may = !send.is_held && !send.is_given_up();
         let limit = limit_of(send).min(send.within(self.outgoing.spare()));
         let wants = may && send.buffer.wants_to_send(limit);
@@ -386,20 +386,18 @@ impl Flows {
             self.update_alarm(id);
         }
         self.outgoing.settle();
-        if is_short {
-            self.leave_but_beginnings();
+        if has_used_up {
+            self.leave_but_repeats();
         }
     }
 
-    /// The connection's credit is short: only what repeats something, or begins, is left in the
-    /// order.
+    /// The connection's credit is used up: only what repeats something is left in the order.
     #[cold]
-    fn leave_but_beginnings(&mut self) {
-        let spare = self.outgoing.spare();
+    fn leave_but_repeats(&mut self) {
         let ids: Vec<u32> = self.order.iter().collect();
         for id in ids {
             let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { continue };
-            if !send.buffer.wants_to_send(send.within(spare)) {
+            if !send.buffer.wants_to_send(send.counted) {
                 self.order.leave((id, send.priority), &mut send.turn);
             }
         }

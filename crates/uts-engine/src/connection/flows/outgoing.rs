@@ -7,20 +7,6 @@ use crate::endpoint::budget::Share;
 /// A writer that waits for memory is told once there is so much, in bytes: a few packets.
 const WORTH_WAKING_BYTES: usize = 8 * 1024;
 
-/// Credit of the connection that is left to flows that begin, in positions, and the beginning of a
-/// flow that may use it: a request. Any receiver has the memory for so much, whatever other
-/// connections hold. (flow.md R-40)
-const LEFT_TO_BEGINNINGS: u64 = 12 * 1024;
-const BEGINNING: u64 = 2 * 1024;
-
-/// Credit of the connection that is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spare {
-    all: u64,
-    /// Of it, what is for beginnings.
-    kept: u64,
-}
-
 /// The flows that this end sends, together.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -29,8 +15,6 @@ pub(crate) struct Outgoing {
     limit: u64,
     /// Sum of the positions that they have reached, those that are gone included.
     sent: u64,
-    /// Rest of the limit that is for flows that begin.
-    kept: u64,
     /// Memory of what was written.
     held: usize,
     /// Some writer waits for memory.
@@ -40,26 +24,18 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// At the beginning of a connection.
     pub fn new(share: Share) -> Self {
-        Outgoing { share, limit: u64::MAX, sent: 0, kept: 0, held: 0, has_waiting: false }
+        Outgoing { share, limit: u64::MAX, sent: 0, held: 0, has_waiting: false }
     }
 
     /// Both ends count, and the peer begins with this limit.
     pub fn begin(&mut self, limit: u64) {
         self.limit = limit;
-        self.keep_for_beginnings();
-    }
-
-    /// A receiver whose window is small has said less: a quarter of it at most, or all of the rest
-    /// could wait for more, and more for the rest. What is kept stays so when little is left.
-    fn keep_for_beginnings(&mut self) {
-        let quarter = self.limit.saturating_sub(self.sent) / 4;
-        self.kept = self.kept.max(quarter).min(LEFT_TO_BEGINNINGS);
     }
 
     /// Data is sent under a mechanism that grants nothing: from now on the limit has no meaning
     /// (flow.md R-36).
     pub fn release(&mut self) {
-        (self.limit, self.kept) = (u64::MAX, 0);
+        self.limit = u64::MAX;
     }
 
     /// The peer says another limit. Says whether flows may have waited for it.
@@ -67,29 +43,23 @@ impl Outgoing {
         if self.limit == u64::MAX || limit <= self.limit {
             return false;
         }
-        let has_waited = self.is_short();
+        let has_waited = self.is_used_up();
         self.limit = limit;
-        self.keep_for_beginnings();
         has_waited
     }
 
-    /// Flows may have to wait.
-    fn is_short(&self) -> bool {
-        self.spare().all <= self.kept
-    }
-
     /// Nothing new may be sent.
-    fn is_used_up(&self) -> bool {
+    pub fn is_used_up(&self) -> bool {
         self.sent >= self.limit
     }
 
     /// Rest of the limit.
     #[inline]
-    pub fn spare(&self) -> Spare {
-        Spare { all: self.limit.saturating_sub(self.sent), kept: self.kept }
+    pub fn spare(&self) -> u64 {
+        self.limit.saturating_sub(self.sent)
     }
 
-    /// Notes how a flow stands; says whether others have to wait from then on.
+    /// Notes how a flow stands; says whether that has used up the limit.
     #[inline]
     pub fn note(&mut self, send: &mut SendHalf) -> bool {
         let held = send.buffer.memory_bytes();
@@ -104,9 +74,9 @@ impl Outgoing {
             return false;
         }
         send.counted = reached;
-        let before = (self.is_short(), self.is_used_up());
+        let before = self.is_used_up();
         self.sent += new;
-        before != (self.is_short(), self.is_used_up())
+        !before && self.is_used_up()
     }
 
     /// A flow is gone.
@@ -141,8 +111,7 @@ impl Outgoing {
 impl SendHalf {
     /// The position up to which the flow may send, if `spare` is left of the connection's credit.
     #[inline]
-    pub fn within(&self, spare: Spare) -> u64 {
-        let beginning = spare.all.min(BEGINNING.saturating_sub(self.counted));
-        self.counted.saturating_add(spare.all.saturating_sub(spare.kept).max(beginning))
+    pub fn within(&self, spare: u64) -> u64 {
+        self.counted.saturating_add(spare)
     }
 }
