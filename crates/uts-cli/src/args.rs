@@ -193,6 +193,10 @@ pub struct ServeArgs {
     /// Private key (PEM) of that certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub cert_key: Option<PathBuf>,
+    /// Agree on keys without ML-KEM, for slow lines; a recording can be read once there are quantum
+    /// computers
+    #[arg(long)]
+    pub classical: bool,
     /// What is written about connections
     #[command(flatten)]
     pub log: LogArgs,
@@ -316,6 +320,10 @@ pub struct ReachArgs {
     /// Name that the server's certificate must have [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
+    /// Agree on keys without ML-KEM, for slow lines; a recording can be read once there are quantum
+    /// computers
+    #[arg(long)]
+    pub classical: bool,
     /// Wait so long for a server of which nothing is heard, as 30s or 2min, and six times that for
     /// one that has answered; a number alone counts seconds [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = crate::given::patience)]

@@ -20,7 +20,7 @@ use uts_engine::requirements::nearest;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const SECTIONS: [&str; 2] = ["host", "tunnel"];
-const HOST_KEYS: [&str; 13] = [
+const HOST_KEYS: [&str; 14] = [
     "address",
     "port",
     "key",
@@ -29,6 +29,7 @@ const HOST_KEYS: [&str; 13] = [
     "accept_new",
     "ca",
     "server_name",
+    "classical",
     "qlog",
     "properties",
     "profile",
@@ -95,7 +96,10 @@ impl Config {
     }
 
     /// Reads the text of a file, which is called `file` in errors.
-    fn read(file: &str, text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn read(file: &str, text: &str) -> Result<Self, String> {
         let mut reader = Reader { file, text, wrong: Vec::new() };
         let table = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -129,6 +133,7 @@ impl Config {
             }
             reach.key = reach.key.take().or(theirs.key.clone());
             reach.server_name = reach.server_name.take().or(theirs.server_name.clone());
+            reach.classical |= theirs.classical;
             reach.log.qlog = reach.log.dir().or(theirs.log.qlog.clone());
             // The last that is said counts: what was said first goes behind.
             properties.splice(0..0, section.properties.iter().cloned());
@@ -248,6 +253,7 @@ impl Reader<'_> {
                 "ca" => host.reach.ca = self.path(key, value),
                 "accept_new" => host.reach.accept_new = self.flag(key, value) == Some(true),
                 "server_name" => host.reach.server_name = self.text(key, value),
+                "classical" => host.reach.classical = self.flag(key, value) == Some(true),
                 "qlog" => host.reach.log.qlog = self.path(key, value),
                 "adapt" => wanted.no_adapt = self.flag(key, value) == Some(false),
                 "profile" => wanted.profile = self.texts(key, value),

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -104,7 +104,7 @@ impl Control {
         let own = rustix::process::geteuid().as_raw();
         loop {
             let Ok(place) = room.clone().acquire_owned().await else { return };
-            let Ok((mut socket, _)) = self.listener.accept().await else {
+            let Ok((socket, _)) = self.listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -113,24 +113,30 @@ impl Control {
                 tokio::spawn(async move {
                     let _place = place;
                     // Who has gone needs no answer.
-                    let _ = timeout(PATIENCE, answer(&*board, &mut socket)).await;
+                    let _ = timeout(PATIENCE, answer(&*board, socket)).await;
                 });
             }
         }
     }
 }
 
-async fn answer(board: &impl Controlled, socket: &mut UnixStream) -> io::Result<()> {
+/// Answers one request, whatever came instead of one.
+///
+/// # Errors
+/// Those of the socket, and that what came is no text.
+pub async fn answer(
+    board: &impl Controlled,
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<()> {
     let mut line = String::new();
-    let (from, mut to) = socket.split();
-    BufReader::new(from.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
+    BufReader::new((&mut socket).take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => board.carry_out(request).await,
         Err(error) => Err(format!("a request that is none: {error}")),
     };
     let answer = answer.unwrap_or_else(|why| json!({"error": why}));
-    to.write_all(format!("{answer}\n").as_bytes()).await?;
-    to.shutdown().await
+    socket.write_all(format!("{answer}\n").as_bytes()).await?;
+    socket.shutdown().await
 }
 
 /// The longest path of a socket, in bytes (unix(7)).

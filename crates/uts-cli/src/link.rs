@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
+use uts::KeyExchange;
 use uts::files::Flows;
 use uts_units::show;
 
@@ -36,6 +37,8 @@ pub struct ConnectOptions {
     pub key: Option<PathBuf>,
     /// The name that a certificate must be for; `None` = the host.
     pub server_name: Option<String>,
+    /// How secrets are agreed on.
+    pub key_exchange: KeyExchange,
     /// What is asked of the transport.
     pub properties: Vec<(String, String)>,
     /// Which of the server's services is asked for; empty = its files.
@@ -51,6 +54,11 @@ pub struct ConnectOptions {
     pub accept_new: bool,
     /// Where what the connection does is written as qlog.
     pub qlog: Option<PathBuf>,
+}
+
+/// What `--classical` stands for.
+pub fn key_exchange(is_classical: bool) -> KeyExchange {
+    if is_classical { KeyExchange::Classical } else { KeyExchange::Hybrid }
 }
 
 /// What a server shows to its clients.
@@ -74,6 +82,8 @@ pub struct ListenOptions {
     pub addresses: Vec<SocketAddr>,
     /// What clients are shown.
     pub identity: ServerIdentity,
+    /// How secrets are agreed on.
+    pub key_exchange: KeyExchange,
     /// If given, only clients with these keys are let in.
     pub authorized_keys: Option<PathBuf>,
     /// Most connections at once, in all.

@@ -69,6 +69,7 @@ impl Transport for Udp {
         make_room(&mut wanted.connection, options.flows_max);
         wanted.qlog = options.qlog.clone();
         wanted.key_log = key_log()?;
+        wanted.key_exchange = options.key_exchange;
         wanted.connection.first_request_timeout = FIRST_REQUEST_MAX;
         wanted.connections_max = options.connections_max;
         wanted.connections_per_address_max = options.connections_per_address_max;
@@ -142,6 +143,7 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     wanted.qlog = options.qlog.clone();
     wanted.key_log = key_log()?;
     wanted.server_name = options.server_name.clone();
+    wanted.key_exchange = options.key_exchange;
     Ok(wanted)
 }
 

@@ -39,8 +39,8 @@ pub use config::{
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
     After, Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, HandshakeLevel, HandshakeRow,
-    IntoBatch, MessageBatch, MessageOptions, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind,
-    TraceRow, UnevenMessages, WriteError,
+    IntoBatch, MessageBatch, MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace,
+    TraceKind, TraceRow, UnevenMessages, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{

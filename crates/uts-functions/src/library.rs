@@ -59,7 +59,11 @@ pub fn built_in(function: Function) -> &'static [&'static Mechanism] {
 
 /// All mechanisms of all functions.
 pub fn all() -> impl Iterator<Item = &'static Mechanism> {
-    Function::ALL.iter().flat_map(|f| of(*f))
+    // Nothing is allocated while no program has mechanisms of its own.
+    Function::ALL.iter().flat_map(|function| {
+        let (own, external) = registry(*function);
+        own.iter().copied().chain(external.list())
+    })
 }
 
 /// The mechanism of that number.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use uts::files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
 use uts::files::{Fault, FaultKind};
 use uts::{Fingerprint, Identity};
+use uts_cli::perf::{Report, Request as Measure, ToServer, VERSION, Way};
+use uts_traffic::workload::Workload;
 
 /// Seeds of each target that reads steps.
 const STEPS: [usize; 4] = [40, 150, 400, 1000];
@@ -209,8 +211,94 @@ fn texts() {
     }
 }
 
+/// What the program reads of peers and of programs of its host.
+fn program() {
+    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+    let property = [text("connPriority"), text("3")].concat();
+    let place = [text("127.0.0.1"), vec![0, 80]].concat();
+    let opening = |kind: u8, properties: u8, rest: &[u8]| {
+        let place = if kind & 0x7f < 2 { place.clone() } else { vec![0, 0, 0] };
+        [&[1, kind, 0, 7][..], &place, &[properties], rest].concat()
+    };
+    write("openings", "connect", &opening(0, 0, b"content"));
+    write("openings", "connect-udp", &opening(0x80, 1, &property));
+    write("openings", "listen", &opening(1, 1, &property));
+    write("openings", "arrived", &opening(2, 0, &[]));
+    write("openings", "ask", &opening(3, 2, &[property.clone(), property].concat()));
+    let message =
+        |kind: u8, rest: &[u8]| [&(rest.len() as u16 + 1).to_be_bytes()[..], &[kind], rest].concat();
+    let first = message(0x80, &opening(0x80, 0, b"query"));
+    write("tunnel_datagrams", "in-order", &[first.clone(), message(0, b"more")].concat());
+    let early: Vec<u8> = (0..20).flat_map(|_| message(0, &[9; 1200])).collect();
+    write("tunnel_datagrams", "overtaken", &[early, first].concat());
+    write("tunnel_datagrams", "refused", &message(0x81, b"no such name"));
+    for (name, command, target) in [
+        ("connect", 1, &[1, 192, 0, 2, 1, 0, 80][..]),
+        ("connect-name", 1, b"\x03\x04name\x01\0"),
+        ("bind", 2, &[1, 192, 0, 2, 1, 0, 80]),
+        ("associate", 3, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 9]),
+    ] {
+        write("socks", name, &[&[5, 1, 0, 5, command, 0][..], target].concat());
+    }
+    write("socks", "datagram", b"\0\0\0\x03\x04name\x01\0query");
+    let said = |json: &str| [&(json.len() as u32).to_be_bytes()[..], json.as_bytes()].concat();
+    for (name, json) in [
+        ("time", r#""time""#),
+        ("start", r#""start""#),
+        ("refused", r#"{"refused":"busy"}"#),
+        ("server-time", r#"{"time":12345678}"#),
+    ] {
+        write("perf", name, &said(json));
+    }
+    let second = std::time::Duration::from_secs(1);
+    let workloads = [
+        ("bulk", Workload::Bulk { bytes: Some(1_000_000), duration: Some(second) }),
+        ("requests", Workload::Requests { count: 10, request_bytes: 32, answer_bytes: 64, concurrency: 2 }),
+        (
+            "messages",
+            Workload::Messages { every: second / 50, bytes: 160, duration: second, deadline: second },
+        ),
+    ];
+    for (name, workload) in workloads {
+        let request = Measure { version: VERSION, workload, flows: 1, way: Way::Both, seed: 1 };
+        let json = serde_json::to_string(&ToServer::Request(request)).expect("encoded");
+        write("perf", name, &said(&json));
+    }
+    let report = serde_json::to_string(&ToServer::Done(Report::default())).expect("encoded");
+    write("perf", "report", &said(&report));
+    for (name, line) in [
+        ("list", r#"{"do":"list"}"#),
+        ("set", r#"{"do":"set","name":"connPriority","value":"3"}"#),
+        ("set-forward", r#"{"do":"set","name":"msgLifetime","value":"80ms","forward":"8080"}"#),
+        ("end", r#"{"do":"end","id":7}"#),
+    ] {
+        write("control", name, format!("{line}\n").as_bytes());
+    }
+    for (name, text) in [
+        (
+            "hosts",
+            "[host.'*.example']\nport = 5000\nkey = '/a'\naccept_new = true\nclassical = true\n\
+             properties = { msgLifetime = '80ms', connPriority = 3 }\n\
+             [host.short]\naddress = 'long.example'\nserver_name = 'n'\nadapt = false\n",
+        ),
+        (
+            "tunnels",
+            "[tunnel.db]\nhost = 'h'\nlocal = ['5432:db:5432']\nremote = []\ndynamic = '1080'\n\
+             property = ['connPriority=3']\n",
+        ),
+        (
+            "profiles",
+            "[host.a]\nprofile = ['tcp-tahoe', 'congestion=cubic']\nqlog = '~/logs'\nca = 'roots.pem'\n",
+        ),
+        ("wrong", "[host.a]\nadress = 3\nport = 70000\n[hosts.b]\n"),
+    ] {
+        write("config", name, text.as_bytes());
+    }
+}
+
 fn main() {
     vectors();
+    program();
     files();
     disk();
     texts();

@@ -15,6 +15,7 @@ mod disk;
 mod engine;
 mod files;
 mod functions;
+mod program;
 mod text;
 mod wire;
 
@@ -69,6 +70,12 @@ targets! {
     authorized_keys = disk::authorized_keys, 20, "the file of authorized keys";
     properties = text::properties, 50, "requirements as `name=value`";
     experiment = text::experiment, 10, "an experiment file";
+    openings = program::openings, 50, "what a flow of a tunnel begins with";
+    tunnel_datagrams = program::datagrams, 50, "the first messages of a tunnel's flow of datagrams";
+    socks = program::proxy, 50, "what a program says to the proxy of a tunnel, by TCP and by UDP";
+    perf = program::measurement, 50, "what the ends of a measurement say to each other";
+    control = program::control, 20, "what a program says to the control socket of a tunnel";
+    config = program::config, 20, "the user's file of settings";
     path = text::path, 50, "settings, schedules and traces of an emulated path";
 }
 

@@ -1,5 +1,6 @@
 //! TLS settings for two ends that trust each other, out of a key made for the occasion.
 
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use std::net::SocketAddr;
@@ -46,6 +47,19 @@ impl Identities {
     /// # Errors
     /// [`IdentityError`] if the libraries refuse.
     pub fn with_names(count: usize) -> Result<Self, IdentityError> {
+        let groups = rustls::crypto::ring::default_provider().kx_groups;
+        Self::with_groups(count, [&groups, &groups])
+    }
+
+    /// The same, for key exchange in these groups of the client and of the server (RFC 8446 section
+    /// 4.2.7), the best first.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the libraries refuse.
+    pub fn with_groups(
+        count: usize,
+        groups: [&[&'static dyn SupportedKxGroup]; 2],
+    ) -> Result<Self, IdentityError> {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
         let others = (1..count).map(|number| format!("another-name-{number:05}.uts.test"));
         let names: Vec<String> = core::iter::once(SERVER_NAME.to_owned()).chain(others).collect();
@@ -54,9 +68,12 @@ impl Identities {
         params.serial_number = Some(rcgen::SerialNumber::from(1));
         let certificate = params.self_signed(&key)?;
         let der: CertificateDer<'static> = certificate.der().clone();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let [of_client, of_server] = groups.map(|groups| {
+            let provider = rustls::crypto::ring::default_provider();
+            Arc::new(CryptoProvider { kx_groups: groups.to_vec(), ..provider })
+        });
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+        let mut server = rustls::ServerConfig::builder_with_provider(of_server)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_no_client_auth()
             .with_single_cert(vec![der.clone()], private)?;
@@ -64,7 +81,7 @@ impl Identities {
         server.send_tls13_tickets = 0;
         let mut roots = rustls::RootCertStore::empty();
         roots.add(der)?;
-        let mut client = rustls::ClientConfig::builder_with_provider(provider)
+        let mut client = rustls::ClientConfig::builder_with_provider(of_client)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(roots)
             .with_no_client_auth();

@@ -6,6 +6,9 @@ mod counting;
 use counting::HELD;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rustls::crypto::SupportedKxGroup;
+use rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768;
+use rustls::crypto::ring::kx_group::X25519;
 use rustls::quic::{self, Keys};
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -69,8 +72,15 @@ impl Liar {
     }
 }
 
+/// The groups of the stock programs: a greeting with ML-KEM is the longest that is honest.
+const GROUPS: &[&dyn SupportedKxGroup] = &[X25519MLKEM768, X25519];
+
+fn identities() -> Identities {
+    Identities::with_groups(1, [GROUPS; 2]).expect("keys")
+}
+
 fn server(config: EndpointConfig) -> Endpoint {
-    let identities = Identities::new().expect("keys");
+    let identities = identities();
     Endpoint::new(EndpointConfig { server: Some(identities.server), ..config }, [1; 32])
 }
 
@@ -102,7 +112,7 @@ fn long_greeting(rng: &mut ChaCha8Rng) -> Vec<u8> {
 /// The first packet of an honest client. The server answers with all that it has to say, and keeps
 /// it for repeats.
 fn true_greeting() -> Vec<u8> {
-    let config = Identities::new().expect("keys").client;
+    let config = identities().client;
     let name = SERVER_NAME.try_into().expect("a name");
     let tls = quic::ClientConnection::new(config, quic::Version::V1, name, vec![0; 100]);
     let mut greeting = Vec::new();

@@ -83,6 +83,13 @@ impl Siege {
             let handle =
                 identities.connect(&mut client, now, address(1, 4433), config(asked)).expect("it begins");
             siege.peers.push((client, handle, 5000 + n as u16));
+            // What leaves as time passes is lost, and repeated after a second.
+            for _ in 0..3000 {
+                siege.converse(n);
+                if siege.peers[n].0.peek(handle).is_some_and(uts_engine::Connection::is_open) {
+                    break;
+                }
+            }
             for _ in 0..20 {
                 siege.converse(n);
             }
@@ -215,6 +222,30 @@ fn what_it_takes_to_keep_track_counts() {
             frames.resize(1100, 0);
             frames
         });
+    }
+}
+
+/// Packets that are kept for redundancy, and sums for which packets are missing.
+#[test]
+fn what_redundancy_keeps_counts() {
+    let _turn = turn();
+    for scheme in ["reed-solomon", "sliding-window"] {
+        let asked = [format!("uts.profile.fec={scheme}")];
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let siege = besiege(scheme, (12, &asked, false), 1500, |n| {
+            let repair = |id| {
+                let symbol = &[1; 1000];
+                emitted(&Frame::Repair(frame::Repair { first: 4 * n, mask: &[0xff, 0xff], id, symbol }))
+            };
+            match (n % 2, scheme) {
+                (0, _) => data(0, n / 2 % 100 * 1000, &[7; 1000], BYTES),
+                (_, "reed-solomon") => repair(frame::RepairId::Block { index: 0, parities: 1 }),
+                _ => repair(frame::RepairId::Window { key: n as u16 }),
+            }
+        });
+        assert_eq!(siege.open(), 12, "{:?}", siege.reasons());
+        // It was kept, and then was too much.
+        assert!(siege.grown() > MIB, "{scheme}: {} bytes", siege.grown());
     }
 }
 

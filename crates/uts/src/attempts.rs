@@ -128,9 +128,7 @@ impl Target<'_> {
     }
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
-        let options = self.options;
-        let identity = options.identity.as_ref();
-        let tls = tls::client(&options.trust, expected, accept_new, identity, options.key_log);
+        let tls = tls::client(self.options, expected, accept_new);
         tls.map_err(|error| match error {
             TlsError::Trust(error) => ConnectError::Untrusted(error),
             TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
@@ -290,6 +288,7 @@ mod tests {
     use super::*;
     use crate::listener::{Listener, ServerOptions};
     use crate::race::ATTEMPT_DELAY;
+    use crate::tls::KeyExchange;
     use std::net::UdpSocket;
     use std::sync::Mutex;
 
@@ -424,7 +423,9 @@ mod tests {
                 }
             }
         });
-        let options = ConnectOptions::pinned(listener.fingerprint());
+        let mut options = ConnectOptions::pinned(listener.fingerprint());
+        // A greeting of one packet, and an answer in one.
+        options.key_exchange = KeyExchange::Classical;
         let connected = within(target(&options, Host::Runtime).connect(&[addr])).await;
         drop(done);
         tokio::task::spawn_blocking(move || relaying.join().expect("relayed")).await.expect("ended");

@@ -7,6 +7,7 @@ use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::race::in_turns;
+use crate::tls::KeyExchange;
 use crate::trust::{Trust, TrustError};
 use crate::zone;
 use core::time::Duration;
@@ -48,6 +49,8 @@ pub struct ConnectOptions {
     /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
     /// if it does, for programs that look into captures. Whoever has them can read all.
     pub key_log: bool,
+    /// How a secret is agreed on with the server.
+    pub key_exchange: KeyExchange,
 }
 
 impl ConnectOptions {
@@ -61,6 +64,7 @@ impl ConnectOptions {
             spin: Duration::ZERO,
             qlog: None,
             key_log: false,
+            key_exchange: KeyExchange::default(),
         }
     }
 

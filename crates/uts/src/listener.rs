@@ -7,7 +7,7 @@ use crate::driver::Host;
 use crate::driver::{OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
-use crate::tls::{self, OnRefused, TlsError};
+use crate::tls::{self, KeyExchange, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
 use core::fmt;
 use core::time::Duration;
@@ -54,6 +54,8 @@ pub struct ServerOptions {
     /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
     /// if it does, for programs that look into captures. Whoever has them can read all.
     pub key_log: bool,
+    /// How secrets are agreed on with clients.
+    pub key_exchange: KeyExchange,
     on_refused: Option<OnRefused>,
 }
 
@@ -72,6 +74,7 @@ impl ServerOptions {
             spin: Duration::ZERO,
             qlog: None,
             key_log: false,
+            key_exchange: KeyExchange::default(),
             on_refused: None,
         }
     }
@@ -179,7 +182,7 @@ impl Listener {
             ClientAuth::Keys(keys) => Some(Arc::new(Admitted::Keys(Arc::new(keys.clone())))),
         };
         let on_refused = options.on_refused.clone();
-        let tls = tls::server(&options.identity, authorized.clone(), on_refused, options.key_log)
+        let tls = tls::server(&options, authorized.clone(), on_refused)
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {

@@ -1,8 +1,9 @@
 //! Curve25519 for TLS by aws-lc, which takes half of ring's time for it.
 //!
 //! Only for operations that need no random numbers of aws-lc's own. Before the first of them,
-//! aws-lc measures jitter of the processor, which delays the first connection of a process by 30
-//! ms. Secrets come from the system, as ring's do.
+//! aws-lc measures jitter of the processor, which delays the first connection of a process by 20
+//! ms, unless it was built not to (`.cargo/config.toml`). Secrets come from the system, as ring's
+//! do.
 
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::args::ReachArgs;
 use crate::config::Config;
-use crate::link::{ConnectOptions, ServerTrust, Transport};
+use crate::link::{self, ConnectOptions, ServerTrust, Transport};
 use crate::target::Host;
 use std::future::Future;
 use std::time::Duration;
@@ -76,6 +76,7 @@ impl ReachArgs {
             qlog: reach.log.dir(),
             key: reach.key,
             server_name: reach.server_name,
+            key_exchange: link::key_exchange(reach.classical),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::args::ServeArgs;
 pub use crate::confine::Confined;
 use crate::control::Control;
 use crate::dial::Budget;
-use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
+use crate::link::{self, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
 use crate::pipe::{self, Permitted};
 use crate::tunnel::exit::{Exit, Judge};
@@ -368,6 +368,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
     };
     let may_tunnel = !(args.forward.is_empty() && args.listen_forward.is_empty());
     Ok(ListenOptions {
+        key_exchange: link::key_exchange(args.classical),
         addresses,
         identity,
         authorized_keys: args.authorized_keys.clone(),

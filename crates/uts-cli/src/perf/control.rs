@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use uts::{Flow, RecvFlow, SendFlow};
 use uts_traffic::workload::Workload;
 use uts_units::show;
@@ -168,14 +168,24 @@ impl Control {
     /// Those of the flow; [`io::ErrorKind::InvalidData`] if it is longer than 256 KiB, or not what
     /// an end says.
     pub async fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
-        let length = self.recv.read_u32().await?;
-        if length > MESSAGE_BYTES_MAX {
-            return Err(too_long(length.into()));
-        }
-        let mut body = vec![0; length as usize];
-        self.recv.read_exact(&mut body).await?;
-        Ok(serde_json::from_slice(&body)?)
+        hear(&mut self.recv).await
     }
+}
+
+/// The next message; see [`Control::hear`]. Memory is taken as bytes come, not as they are said to.
+///
+/// # Errors
+/// As there.
+pub async fn hear<T: DeserializeOwned>(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    let length = recv.read_u32().await?;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(too_long(length.into()));
+    }
+    let mut body = Vec::new();
+    if recv.take(length.into()).read_to_end(&mut body).await? < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&body)?)
 }
 
 fn too_long(bytes: u64) -> io::Error {

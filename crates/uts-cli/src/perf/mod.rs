@@ -11,7 +11,7 @@ pub mod end;
 mod server;
 
 pub use clock::{SharedClock, agree};
-pub use control::{Control, LASTS_MAX, Request, ToClient, ToServer, VERSION, Way};
+pub use control::{Control, LASTS_MAX, Request, ToClient, ToServer, VERSION, Way, hear};
 pub use end::{Half, Report, measure};
 pub use server::Server;
 

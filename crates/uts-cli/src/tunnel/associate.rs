@@ -61,7 +61,7 @@ async fn until_closed(mut held: TcpStream) {
 }
 
 async fn relay(entry: &Arc<Entry>, socket: Arc<Addressed>, named: SocketAddr, connections: Connections) {
-    let mut senders = Senders::new();
+    let mut senders = Senders::default();
     let mut program: Option<Origin> = None;
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
@@ -99,7 +99,7 @@ async fn relay(entry: &Arc<Entry>, socket: Arc<Addressed>, named: SocketAddr, co
 ///
 /// # Errors
 /// Why it is dropped, in one line.
-async fn read(datagram: &[u8]) -> Result<(Place, Bytes, Bytes), String> {
+pub async fn read(datagram: &[u8]) -> Result<(Place, Bytes, Bytes), String> {
     let parsed = fast_socks5::parse_udp_request(datagram).await;
     let (fragment, target, content) =
         parsed.map_err(|_| "a program sends a datagram without a header of SOCKS5".to_owned())?;

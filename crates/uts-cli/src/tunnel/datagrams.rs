@@ -41,8 +41,10 @@ const SENDERS_MAX: usize = 128;
 /// Datagrams of one sender that wait for its flow.
 const WAITING_MAX: usize = 16;
 
-/// Datagrams that have overtaken the beginning of their flow.
+/// Datagrams that have overtaken the beginning of their flow, and their bytes. Nobody has been
+/// asked yet if the flow is permitted.
 const EARLY_MAX: usize = 16;
+const EARLY_BYTES_MAX: usize = 16 << 10;
 
 /// The largest UDP payload (RFC 768, less the IPv4 header).
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
@@ -71,12 +73,14 @@ struct Sender {
     task: AbortHandle,
 }
 
-impl<K: Ord + Clone + Send + 'static> Senders<K> {
+impl<K: 'static> Default for Senders<K> {
     /// Nobody so far. All flows end when this is dropped.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Senders { all: BTreeMap::new(), tasks: JoinSet::new() }
     }
+}
 
+impl<K: Ord + Clone + Send + 'static> Senders<K> {
     /// Takes a datagram. `begin` is given what waits for a flow that is not there yet, and carries
     /// it to its end.
     pub fn take<F: Future<Output = ()> + Send + 'static>(
@@ -133,7 +137,7 @@ impl<K: Ord + Clone + Send + 'static> Senders<K> {
 /// Carries what arrives at a socket, until it is given up.
 pub async fn arrive(socket: Addressed, entry: Arc<Entry>, connections: Connections) {
     let socket = Arc::new(socket);
-    let mut senders = Senders::new();
+    let mut senders = Senders::default();
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let (bytes, from) = senders.receive(&socket, &mut datagram).await;
@@ -227,19 +231,47 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
 
 /// The opening of a flow, and the datagrams that have come so far.
 async fn begin(recv: &mut RecvFlow, first: Bytes) -> io::Result<(Opening, Vec<Bytes>)> {
-    let (mut next, mut early) = (first, Vec::new());
+    let (mut next, mut beginning) = (first, Beginning::default());
     loop {
-        match next.split_first() {
-            Some((&OPENING, mut rest)) => {
-                let opening = Opening::read(&mut rest).await?;
-                early.insert(0, Bytes::copy_from_slice(rest));
-                return Ok((opening, early));
-            }
-            Some((&DATAGRAM, rest)) if early.len() < EARLY_MAX => early.push(Bytes::copy_from_slice(rest)),
-            Some((&DATAGRAM, _)) => {}
-            _ => return Err(io::ErrorKind::InvalidData.into()),
+        if let Some(begun) = beginning.take(&next).await? {
+            return Ok(begun);
         }
         next = recv.recv_message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+}
+
+/// A flow whose opening has not come. What overtook it is kept, as far as there is room. The rest
+/// is lost, as datagrams are.
+#[derive(Debug, Default)]
+pub struct Beginning {
+    early: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Beginning {
+    /// Takes a message. With the opening it gives the datagrams so far, the one that came with it
+    /// first.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if it is none of a flow of datagrams, and those of
+    /// [`Opening::read`].
+    pub async fn take(&mut self, message: &[u8]) -> io::Result<Option<(Opening, Vec<Bytes>)>> {
+        match message.split_first() {
+            Some((&OPENING, mut rest)) => {
+                let opening = Opening::read(&mut rest).await?;
+                let mut datagrams = vec![Bytes::copy_from_slice(rest)];
+                datagrams.append(&mut self.early);
+                return Ok(Some((opening, datagrams)));
+            }
+            Some((&DATAGRAM, rest)) => {
+                if self.early.len() < EARLY_MAX && self.bytes + rest.len() <= EARLY_BYTES_MAX {
+                    self.bytes += rest.len();
+                    self.early.push(Bytes::copy_from_slice(rest));
+                }
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(None)
     }
 }
 

@@ -6,6 +6,7 @@ use fast_socks5::server::{Socks5ServerProtocol, SocksServerError, states};
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
 use std::net::{Ipv4Addr, SocketAddr};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -19,13 +20,13 @@ pub enum Request {
 }
 
 /// A program that has said what it wants, and waits for the answer.
-pub struct Waiting(Socks5ServerProtocol<TcpStream, states::CommandRead>);
+pub struct Waiting<S = TcpStream>(Socks5ServerProtocol<S, states::CommandRead>);
 
 /// Hears what a program wants. What is no SOCKS5 is closed.
 ///
 /// # Errors
 /// What it has said instead, in one line.
-pub async fn hear(socket: TcpStream) -> Result<(Request, Waiting), String> {
+pub async fn hear<S: AsyncRead + AsyncWrite + Unpin>(socket: S) -> Result<(Request, Waiting<S>), String> {
     let heard = timeout(REQUEST_MAX, async {
         let greeted = Socks5ServerProtocol::accept_no_auth(socket).await?;
         greeted.read_command().await
@@ -98,12 +99,12 @@ fn reply(kind: Kind) -> ReplyError {
     }
 }
 
-impl Waiting {
+impl<S: AsyncRead + AsyncWrite + Unpin> Waiting<S> {
     /// It is connected.
     ///
     /// # Errors
     /// The program is gone.
-    pub async fn connected(self) -> Result<TcpStream, String> {
+    pub async fn connected(self) -> Result<S, String> {
         // The address by which the other end has connected is not told, as RFC 1928 would have it.
         self.granted(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).await
     }
@@ -112,7 +113,7 @@ impl Waiting {
     ///
     /// # Errors
     /// The program is gone.
-    pub async fn granted(self, at: SocketAddr) -> Result<TcpStream, String> {
+    pub async fn granted(self, at: SocketAddr) -> Result<S, String> {
         // Who has come by IPv4 is answered so, whatever the socket is.
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         self.0.reply_success(at).await.map_err(|error| error.to_string())

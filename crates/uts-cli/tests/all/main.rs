@@ -14,6 +14,7 @@ mod common;
 mod conditions;
 mod daily;
 mod documents;
+mod hostile_servers;
 mod hosts;
 mod installing;
 mod measuring;

@@ -37,14 +37,26 @@ impl Connection {
                 self.handle_short(now, ecn, datagram);
                 break;
             }
-            let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else {
-                self.ways.stats.dropped_malformed += 1;
-                break;
-            };
-            let (place, scid) = (Place::of(&packet), packet.header.scid);
-            self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
-            datagram = &mut datagram[place.end..];
+            let Some(end) = self.handle_long(now, datagram, datagram_bytes) else { break };
+            datagram = &mut datagram[end..];
         }
+    }
+
+    /// An establishment packet at the start of what a datagram of so many bytes still has; says
+    /// where it ends.
+    pub(super) fn handle_long(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        datagram_bytes: usize,
+    ) -> Option<usize> {
+        let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else {
+            self.ways.stats.dropped_malformed += 1;
+            return None;
+        };
+        let (place, scid) = (Place::of(&packet), packet.header.scid);
+        self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
+        Some(place.end)
     }
 
     /// A packet of the connection itself, which has the short header.

@@ -51,6 +51,7 @@ pub use flows::Side;
 pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use flows::interface::{After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use receive::incoming::Ecn;
+pub use receive::presentations::Presented;
 pub use watch::stats::Stats;
 pub use watch::trace::{FrameKinds, HandshakeLevel, HandshakeRow, Trace, TraceKind, TraceRow};
 

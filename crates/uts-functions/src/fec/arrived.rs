@@ -36,6 +36,11 @@ impl Arrived {
         }
     }
 
+    /// Bytes of memory, those of the list included.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes + self.payloads.capacity() * size_of::<(u64, Option<Box<[u8]>>)>()
+    }
+
     pub fn get(&self, number: u64) -> Option<&[u8]> {
         let at = self.payloads.binary_search_by_key(&number, |(n, _)| *n).ok()?;
         self.payloads.get(at)?.1.as_deref()

@@ -220,6 +220,10 @@ pub trait Decode: fmt::Debug + Send + Sync {
     fn counters(&self) -> &Counters;
     /// Bytes kept of payloads and sums.
     fn held_bytes(&self) -> usize;
+    /// The same, with the memory that it takes to keep track of them.
+    fn memory_bytes(&self) -> usize;
+    /// Lets go of all payloads and sums. Packets that are missing by then are not recovered.
+    fn forget(&mut self);
 }
 
 /// A scheme: what makes both halves. A symbol is the payload's length (two bytes, big endian), the

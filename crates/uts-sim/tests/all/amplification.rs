@@ -2,6 +2,7 @@
 //! time.
 
 use core::time::Duration;
+use rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768;
 use std::net::SocketAddr;
 use uts_engine::{ConnectionConfig, Endpoint, EndpointConfig};
 use uts_functions::Time;
@@ -79,9 +80,12 @@ impl Account {
 #[test]
 fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
     // Certificates as large as a chain of some: there is more to say than may be said.
-    let identities = Identities::with_names(100).expect("keys");
-    for (bytes, handshakes_before_retry) in [(1200, 256), (1200, 0), (548, 256), (548, 0)] {
-        let flight = |seed| first_flight(&identities, seed, bytes);
+    let classical = Identities::with_names(100).expect("keys");
+    let hybrid = Identities::with_groups(100, [&[X25519MLKEM768]; 2]).expect("keys");
+    let sizes = [(1200, 256), (1200, 0), (548, 256), (548, 0)];
+    let all = [&classical, &hybrid].into_iter().flat_map(|identities| sizes.map(|size| (identities, size)));
+    for (identities, (bytes, handshakes_before_retry)) in all {
+        let flight = |seed| first_flight(identities, seed, bytes);
         let (whole, other) = (flight(1), flight(2));
         let first = &whole[0];
         let mut most = 0.0_f64;

@@ -19,6 +19,7 @@ mod fragments;
 mod groups;
 mod host_costs;
 mod hostile;
+mod hybrid;
 mod joined;
 mod liveness;
 mod mechanism_costs;

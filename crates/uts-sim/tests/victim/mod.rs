@@ -1,7 +1,7 @@
 //! An endpoint under attack, and what it holds by the counting allocator. Only what its own calls
 //! allocate and free counts.
 
-use super::counting::HELD;
+use super::counting::{CALLS, HELD};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -39,8 +39,11 @@ pub struct Victim {
     pub held: isize,
     /// Most bytes held so far.
     pub peak: isize,
-    /// Bytes that it has sent.
+    /// Bytes that it has sent, and datagrams.
     pub sent: usize,
+    pub datagrams: usize,
+    /// Allocations that it has made: of work that data causes, what can be counted.
+    pub allocations: usize,
     buffer: Vec<u8>,
 }
 
@@ -54,13 +57,17 @@ impl Victim {
             held: 0,
             peak: 0,
             sent: 0,
+            datagrams: 0,
+            allocations: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES),
         }
     }
 
     fn count<T>(&mut self, call: impl FnOnce(&mut Endpoint, &mut Vec<u8>) -> T) -> T {
         let before = HELD.load(Ordering::Relaxed) as isize;
+        let calls = CALLS.load(Ordering::Relaxed);
         let result = call(&mut self.endpoint, &mut self.buffer);
+        self.allocations += CALLS.load(Ordering::Relaxed) - calls;
         self.held += HELD.load(Ordering::Relaxed) as isize - before;
         self.peak = self.peak.max(self.held);
         result
@@ -79,6 +86,7 @@ impl Victim {
         while let Some(sent) = self.count(|endpoint, buffer| endpoint.poll_transmit(now, buffer)) {
             assert!(self.buffer.capacity() == BUFFER_BYTES, "the buffer grew, and was counted");
             self.sent += self.buffer.len();
+            self.datagrams += self.buffer.len().div_ceil(sent.segment_bytes.max(1));
             all.extend(self.buffer.chunks(sent.segment_bytes.max(1)).map(|d| (sent.remote, d.to_vec())));
         }
         while self.count(|endpoint, _| endpoint.poll_event()).is_some() {}
@@ -91,7 +99,8 @@ impl Victim {
         self.count(|endpoint, _| {
             let handles: Vec<_> = endpoint.handles().collect();
             for handle in handles {
-                let Some(connection) = endpoint.connection(handle) else { continue };
+                let open = endpoint.connection(handle).filter(|connection| connection.is_open());
+                let Some(connection) = open else { continue };
                 for flow in (0..200).step_by(2).map(FlowId) {
                     while connection.read(now, flow, 1 << 16).is_ok() {}
                 }
@@ -118,6 +127,9 @@ pub struct Liar {
     handle: ConnectionHandle,
     /// Datagrams of the victim so far, of which some were heard.
     offered: usize,
+    /// Bytes that it has sent itself, and datagrams.
+    pub own: usize,
+    pub own_datagrams: usize,
     /// The victim.
     pub victim: Victim,
     /// What it held once the connection was open.
@@ -132,9 +144,11 @@ impl Liar {
         let mut client = Endpoint::new(EndpointConfig::default(), [8; 32]);
         let to = address(SERVER, 4433);
         let handle = identities.connect(&mut client, victim.now, to, config.clone()).expect("it begins");
-        let mut out = Vec::new();
+        let (mut out, mut own, mut own_datagrams) = (Vec::new(), 0, 0);
         for _ in 0..20 {
             while let Some(sent) = client.poll_transmit(victim.now, &mut out) {
+                own += out.len();
+                own_datagrams += out.len().div_ceil(sent.segment_bytes);
                 out.chunks(sent.segment_bytes).for_each(|d| victim.hear(address(CLIENT, 4433), d));
             }
             victim.now += Duration::from_millis(1);
@@ -149,7 +163,7 @@ impl Liar {
         assert!(victim.endpoint.accept().is_some(), "the server has it as well");
         let before = victim.held;
         victim.peak = before;
-        Liar { client, handle, offered: 0, victim, before }
+        Liar { client, handle, offered: 0, own, own_datagrams, victim, before }
     }
 
     /// A packet of these frames, which the victim hears.
@@ -157,6 +171,8 @@ impl Liar {
         let connection = self.client.connection(self.handle).expect("it is there");
         if let Some(packet) = connection.packet_of(self.victim.now, frames) {
             connection.trace().take().for_each(drop);
+            self.own += packet.len();
+            self.own_datagrams += 1;
             self.victim.hear(address(CLIENT, 4433), &packet);
         }
     }
@@ -174,6 +190,8 @@ impl Liar {
         let mut out = Vec::new();
         self.client.handle_timeout(self.victim.now);
         while let Some(sent) = self.client.poll_transmit(self.victim.now, &mut out) {
+            self.own += out.len();
+            self.own_datagrams += out.len().div_ceil(sent.segment_bytes);
             out.chunks(sent.segment_bytes).for_each(|d| self.victim.hear(address(CLIENT, 4433), d));
         }
     }

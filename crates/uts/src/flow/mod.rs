@@ -3,6 +3,7 @@
 //! The half that is written is in [`send`], the half that is read in [`recv`]. Here is what both
 //! are together, and share.
 
+mod ahead;
 mod error;
 mod expedited;
 mod recv;

@@ -1,21 +1,16 @@
 //! The half of a flow that is read.
 
+use super::ahead::{AHEAD_BYTES, Ahead, Gather, Nowhere};
 use super::{ExpeditedFlow, ReadError, drop_half, keep};
 use crate::connection::Connection;
 use crate::driver::Inner;
 use bytes::Bytes;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, ReadBuf};
-use uts_engine::{FlowId, IntoBatch, MessageBatch, Read};
-use uts_functions::Time;
-
-/// If less than this was taken from the connection, reading also takes what comes next. Small
-/// pieces would otherwise need the endpoint's lock for each of them.
-const AHEAD_BYTES: usize = 16 << 10;
+use uts_engine::{FlowId, MessageBatch, Read};
 
 /// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
 /// stop, with code 0.
@@ -26,7 +21,7 @@ pub struct RecvFlow {
     /// What a read brought beyond what the caller had room for.
     rest: Bytes,
     /// What was taken from the connection and is to be read next.
-    ahead: VecDeque<Result<Read, ReadError>>,
+    ahead: Ahead,
     /// Where the next byte is in the flow.
     position: u64,
     ended: Option<Ended>,
@@ -78,7 +73,7 @@ impl RecvFlow {
             connection,
             id,
             rest: Bytes::new(),
-            ahead: VecDeque::new(),
+            ahead: Ahead::default(),
             position: 0,
             ended: None,
             has_given_expedited: false,
@@ -186,7 +181,7 @@ impl RecvFlow {
             ready!(self.poll_take(cx, usize::MAX, messages, most));
         }
         while messages.count() - before < most {
-            match self.ahead.pop_front() {
+            match self.ahead.pop() {
                 Some(Ok(Read::Message(message))) => messages.add(message),
                 Some(other) => {
                     self.ahead.push_front(other);
@@ -264,7 +259,7 @@ impl RecvFlow {
         if self.ahead.is_empty() {
             ready!(self.poll_take(cx, bytes_max, &mut Nowhere, 0));
         }
-        let Some(read) = self.ahead.pop_front() else { return Poll::Ready(Err(ReadError::Ended)) };
+        let Some(read) = self.ahead.pop() else { return Poll::Ready(Err(ReadError::Ended)) };
         match read {
             Ok(Read::Bytes(position, mut bytes)) => {
                 let taken = bytes_max.clamp(1, bytes.len().max(1));
@@ -309,23 +304,13 @@ impl RecvFlow {
         let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
         let (connection, before) = (&self.connection, messages.count());
         connection.shared().act_by(|inner, clock| {
-            let mut bytes = 0;
-            let put = |read| {
-                if let Read::Bytes(_, data) | Read::Message(data) | Read::Damaged { message: data, .. } =
-                    &read
-                {
-                    bytes += data.len().max(1);
-                }
-                ahead.push_back(Ok(read));
-                bytes < AHEAD_BYTES
-            };
             // Who only looks changes nothing that would have to be looked after.
             let has_read_all =
                 inner.engine.peek(handle).is_some_and(|connection| connection.has_read_all(id));
             let read = if has_read_all {
                 Err(E::Blocked)
             } else if let Some(connection) = inner.connection(handle) {
-                messages.read(connection, clock.now(), id, (bytes_max.max(AHEAD_BYTES), most), put)
+                messages.read(connection, clock.now(), id, (bytes_max.max(AHEAD_BYTES), most), ahead)
             } else {
                 Err(E::Unknown)
             };
@@ -347,91 +332,14 @@ impl RecvFlow {
                 Err(E::Closed(reason)) => Some(ReadError::Closed(connection.explain(reason))),
                 Err(E::Unknown) => Some(ended().unwrap_or(ReadError::Ended)),
             };
-            ahead.extend(error.map(Err));
+            if let Some(error) = error {
+                ahead.fail(error);
+            }
             // The peer may have to be granted more.
             inner.changed();
             Poll::Ready(())
         })
     }
-}
-
-/// Where messages are read to.
-trait Gather {
-    fn count(&self) -> usize;
-    fn add(&mut self, message: Bytes);
-
-    /// Reads from the connection, as far as it is for this, up to this many messages. Whatever else
-    /// there is, up to this many bytes, goes to `other`.
-    fn read(
-        &mut self,
-        connection: &mut uts_engine::Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, _): (usize, usize),
-        other: impl FnMut(Read) -> bool,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_many(now, id, bytes_max, other)
-    }
-}
-
-impl Gather for Vec<Bytes> {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn add(&mut self, message: Bytes) {
-        self.push(message);
-    }
-
-    fn read(
-        &mut self,
-        connection: &mut uts_engine::Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, most): (usize, usize),
-        mut other: impl FnMut(Read) -> bool,
-    ) -> Result<(), uts_engine::ReadError> {
-        let end = self.len().saturating_add(most);
-        connection.read_many(now, id, bytes_max, |read| match read {
-            Read::Message(message) => {
-                self.push(message);
-                self.len() < end
-            }
-            read => other(read),
-        })
-    }
-}
-
-impl Gather for MessageBatch {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn add(&mut self, message: Bytes) {
-        self.push(&message);
-    }
-
-    fn read(
-        &mut self,
-        connection: &mut uts_engine::Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, most): (usize, usize),
-        other: impl FnMut(Read) -> bool,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_into(now, id, bytes_max, IntoBatch::new(self, most, other))
-    }
-}
-
-/// Messages, too, go where everything else does.
-struct Nowhere;
-
-impl Gather for Nowhere {
-    fn count(&self) -> usize {
-        0
-    }
-
-    fn add(&mut self, _: Bytes) {}
 }
 
 impl Drop for RecvFlow {

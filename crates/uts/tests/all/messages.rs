@@ -308,3 +308,51 @@ async fn an_expedited_message_passes_what_waits() {
     let error = within(flow.send_message(Bytes::from_static(b"stop"), expedited)).await;
     assert_eq!(error, Err(WriteError::NotExpedited));
 }
+
+/// Compressed messages are turned back as they are read, beside others, in order, however they are
+/// read.
+#[tokio::test]
+async fn compressed_messages_are_read_in_order_beside_others() {
+    for presentation in ["zstd", "lz4"] {
+        let (_listener, client, server) = pair_with(|config| {
+            config.requirements = Requirements::messages();
+            let pinned = config.requirements.set("uts.profile.presentation", presentation);
+            pinned.and_then(|()| config.requirements.set("preserveOrder", "require")).expect("properties");
+        })
+        .await;
+        let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+        // Some are compressed much, some not at all, some are too short.
+        let text = |n: usize| format!("{n} and so on, ").repeat(1 + n * 7 % 2000).into_bytes();
+        let all: Vec<Bytes> = (0..300)
+            .map(|n| if n % 3 == 0 { pattern(n * 11 % 900, n as u64) } else { text(n) }.into())
+            .collect();
+        let writer = async {
+            for message in &all {
+                flow.send_message(message.clone(), MessageOptions::default()).await.expect("sent");
+            }
+            flow.finish().expect("finished");
+        };
+        let reader = async {
+            let (_send, mut flow) = server.accept_flow().await.expect("accepted").split();
+            let (mut read, mut batch) = (Vec::new(), MessageBatch::new());
+            while read.len() < all.len() {
+                match read.len() % 3 {
+                    0 => read.extend(flow.recv_message().await.expect("received")),
+                    1 => drop(flow.recv_messages(&mut read, 7).await.expect("received")),
+                    _ => {
+                        flow.recv_batch(&mut batch, 5).await.expect("received");
+                        read.extend(core::iter::from_fn(|| batch.pop_front()));
+                    }
+                }
+            }
+            assert_eq!(flow.recv_message().await, Ok(None));
+            read
+        };
+        let ((), read) = within(async { tokio::join!(writer, reader) }).await;
+        assert_eq!(read.len(), all.len());
+        let differs = read.iter().zip(&all).position(|(read, sent)| read != sent);
+        assert_eq!(differs, None, "{presentation}");
+        let used = client.stats();
+        assert!(used.bytes_sent < 3_000_000, "{presentation}: nothing was compressed: {used:?}");
+    }
+}

@@ -199,16 +199,17 @@ impl Connection {
             Message::Request { group, .. } if direction == Direction::Out => *group,
             _ => 0,
         };
-        let requirements = self.agreement.groups.requirements_of(of_group, &self.ways.config);
-        let terms = Terms {
-            library: self.ways.config.library(),
-            may_go_unprotected: self.may_go_unprotected(),
-            protection: self.shared_protection(direction, &message),
-            answering: Answering::new(requirements, direction),
-        };
+        let may_go_unprotected = self.may_go_unprotected();
+        let protection = self.shared_protection(direction, &message);
         let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
         let machine = self.parts.exchanges.begin_at(direction, pto);
-        machine.handle(now, message, |group, profile| terms.accept(profile, group));
+        let (groups, config) = (&self.agreement.groups, &self.ways.config);
+        machine.handle(now, message, |group, profile| {
+            let requirements = groups.requirements_of(of_group, config);
+            let answering = Answering::new(requirements, direction);
+            let library = config.library();
+            Terms { library, may_go_unprotected, protection, answering }.accept(profile, group)
+        });
         self.drain_exchange(now, direction);
         Ok(())
     }
@@ -319,7 +320,9 @@ impl Connection {
             return;
         };
         let Some(group) = inbound.retire(epoch) else { return };
+        self.ways.note_redundancy();
         self.ways.flows.tell_readers(group, &mut self.ways.events);
+        let Some(inbound) = &self.ways.inbound else { return };
         if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
             && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
         {

@@ -48,6 +48,10 @@ impl Connection {
         let Some(handshake) = &mut self.establishing.handshake else {
             return self.on_forged();
         };
+        if handshake.awaits_keys(place.level) {
+            self.keep_early(None, &datagram[..place.end]);
+            return;
+        }
         let first = !handshake.heard;
         let brought = handshake.handle_packet(now, datagram, place);
         if !brought.authentic {
@@ -83,6 +87,7 @@ impl Connection {
             }
         }
         let is_done = handshake.is_done();
+        let overtakers = handshake.take_overtakers();
         if let Some((code, reason)) = brought.closed {
             let reason = match refusal_of(code, &reason) {
                 // Whoever answered the first packet can have made this one: people are not to take
@@ -99,6 +104,10 @@ impl Connection {
         }
         if self.life.phase == Phase::Handshake && is_done {
             self.establish(now);
+        }
+        for mut packet in overtakers {
+            let bytes = packet.len();
+            self.handle_long(now, &mut packet, bytes);
         }
     }
 
@@ -287,8 +296,9 @@ impl Connection {
         }
     }
 
-    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a
-    /// client sends its first window right behind its confirmation.
+    /// Keeps a packet that overtook the part of the handshake from which its keys follow: a client
+    /// sends its first window right behind its confirmation, and a server's greeting with ML-KEM
+    /// fills more than a packet. (establishment.md R-5)
     pub(in crate::connection) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
         let Some(handshake) = &mut self.establishing.handshake else { return };
         let kept: usize = handshake.early.iter().map(|(_, packet)| packet.len()).sum();

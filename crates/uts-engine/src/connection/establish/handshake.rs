@@ -24,7 +24,7 @@ use uts_functions::{Profile, RangeSet, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
-use uts_wire::packet::{sample, sample_padding};
+use uts_wire::packet::{is_long, sample, sample_padding};
 
 /// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger
 /// ones.
@@ -32,9 +32,6 @@ const TRIES_IN_FULL: u32 = 2;
 
 /// Repeats in whole or small datagrams; later ones are as small as can be.
 const TRIES_NOT_LEAST: u32 = 4;
-
-/// Handshake bytes of one packet.
-const CRYPTO_PACKET_BYTES: usize = 1000;
 
 /// A flight is not repeated sooner: the peer's TLS library computes for milliseconds.
 const TIMEOUT_MIN: Duration = Duration::from_millis(30);
@@ -110,7 +107,7 @@ pub(crate) struct Handshake {
     pub sent_bytes: (usize, usize),
     /// The first profile of both directions.
     pub proposal: Arc<Profile>,
-    /// Adaptive packets that came before their keys.
+    /// Packets that came before their keys: adaptive ones, and a server's of the level Handshake.
     pub early: Vec<(Option<Ecn>, Vec<u8>)>,
 }
 
@@ -222,6 +219,24 @@ impl Handshake {
                 None => {}
             }
         }
+    }
+
+    /// True if the keys of a level are still to come from the server's greeting. A server has them
+    /// with all of the client's.
+    pub fn awaits_keys(&self, level: Level) -> bool {
+        self.side == Side::Client && level == Level::Handshake && self.writing == Level::Initial
+    }
+
+    /// Takes out packets of the level Handshake that came before its keys, once these are there.
+    pub fn take_overtakers(&mut self) -> Vec<Vec<u8>> {
+        if self.early.is_empty() || self.awaits_keys(Level::Handshake) {
+            return Vec::new();
+        }
+        let is_long = |(_, packet): &(Option<Ecn>, Vec<u8>)| packet.first().is_some_and(|b| is_long(*b));
+        let (long, short) = core::mem::take(&mut self.early).into_iter().partition(is_long);
+        self.early = short;
+        let long: Vec<(Option<Ecn>, Vec<u8>)> = long;
+        long.into_iter().map(|(_, packet)| packet).collect()
     }
 
     /// Takes in an establishment packet; `packet` starts with it.
@@ -426,14 +441,15 @@ impl Handshake {
         }
         let header = EstablishmentHeader { level, dcid, scid, token: &token };
         let number = state.next_number;
-        let overhead = header.encoded_len() + 120 + state.keys.local.packet.tag_len();
-        let bytes_max = room.saturating_sub(overhead).min(CRYPTO_PACKET_BYTES) as u64;
-        let carried = range.map_or(0..0, |r| r.start..r.end.min(r.start + bytes_max));
         let mut chain = HeaderChain::new();
         if !state.received.is_empty() {
             let ranges = state.received.iter().rev().take(8).collect();
             let _ = chain.push(FunctionHeader::Acknowledgement { delay_us: 0, ranges });
         }
+        let tag_bytes = state.keys.local.packet.tag_len();
+        let around = header.encoded_len() + around_crypto(&chain) + tag_bytes;
+        let bytes_max = room.saturating_sub(around) as u64;
+        let carried = range.map_or(0..0, |r| r.start..r.end.min(r.start + bytes_max));
         if let Some((code, reason)) = &close {
             let reason = truncate(reason, 200);
             let _ = chain.push(FunctionHeader::Close { code: *code, reason });
@@ -444,7 +460,6 @@ impl Handshake {
             let _ = chain.push(FunctionHeader::Ping);
         }
         let mark = header.emit(number, out);
-        let tag_bytes = state.keys.local.packet.tag_len();
         let mut body = EstablishmentBody { chain, padding: 0 };
         // A client's datagrams with an initial packet are full; so is what else must be long enough
         // to be masked.
@@ -466,6 +481,13 @@ impl Handshake {
         }
         Some(number)
     }
+}
+
+/// Bytes of a body with these headers and one of handshake bytes, without these.
+fn around_crypto(chain: &HeaderChain<'_>) -> usize {
+    let mut chain = chain.clone();
+    let _ = chain.push(FunctionHeader::Establishment { crypto_offset: 0, crypto: &[] });
+    EstablishmentBody { chain, padding: 0 }.encoded_len()
 }
 
 /// Code and reason of a header that ends the handshake.

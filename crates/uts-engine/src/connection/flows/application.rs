@@ -6,6 +6,7 @@ use crate::connection::flows::interface::{
     After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError,
 };
 use crate::connection::parts::Signal;
+use crate::connection::receive::presentations::Presented;
 use crate::connection::{Connection, Life, Outbound, Ways};
 use crate::event::{Direction, Event, FlowId};
 use crate::requirements::Requirements;
@@ -486,12 +487,14 @@ impl Connection {
                 Some(Delivery::Message(_, data)) => Read::Message(data),
                 Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
                 Some(Delivery::Presented(_, data)) => {
-                    match presentation.as_ref().map(|presentation| presentation.read(&data, max)) {
-                        Some(Ok(message)) => Read::Message(message),
-                        Some(Err(why)) => break Err(ReadError::Presentation(why)),
-                        None => {
-                            break Err(ReadError::Presentation("no profile had a presentation".to_owned()));
-                        }
+                    let put = match &presentation {
+                        Some(known) => sink.put_presented(Presented::new(data, known.clone(), max)),
+                        None => Err("no profile had a presentation".to_owned()),
+                    };
+                    match put {
+                        Ok(true) => continue,
+                        Ok(false) => break Ok(()),
+                        Err(why) => break Err(ReadError::Presentation(why)),
                     }
                 }
                 Some(Delivery::End) => {

@@ -1,6 +1,7 @@
 //! What many messages are handed over in, and read into.
 
 use crate::connection::flows::interface::Read;
+use crate::connection::receive::presentations::Presented;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use uts_functions::Time;
@@ -269,6 +270,14 @@ pub trait ReadSink {
     #[inline]
     fn put_row(&mut self, row: &mut MessageRow) -> bool {
         row.pop_each(|message| self.put(Read::Message(message)))
+    }
+
+    /// A message in the form in which it came. Says whether more is wanted.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    fn put_presented(&mut self, presented: Presented) -> Result<bool, String> {
+        Ok(self.put(Read::Message(presented.open()?)))
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Incoming {
     /// Memory that flows take, and of that what is data.
     charge: usize,
     held: u64,
+    /// Memory of what redundancy is made good with: packets that have come, and sums.
+    redundancy: usize,
 }
 
 /// Counts of a flow.
@@ -76,6 +78,7 @@ impl Incoming {
             received: 0,
             charge: 0,
             held: 0,
+            redundancy: 0,
         }
     }
 
@@ -84,9 +87,29 @@ impl Incoming {
         self.grant.limit
     }
 
-    /// Memory that flows take, in bytes.
+    /// Memory that flows and redundancy take, in bytes.
     pub fn charge(&self) -> usize {
+        self.charge.saturating_add(self.redundancy)
+    }
+
+    /// Memory that flows take, in bytes.
+    #[cfg(debug_assertions)]
+    pub fn charge_of_flows(&self) -> usize {
         self.charge
+    }
+
+    /// True if there is room for so many bytes that redundancy may need. Flows go before.
+    pub fn has_room_for_redundancy(&self, bytes: usize) -> bool {
+        let need = self.need().saturating_add(bytes);
+        need <= but_for_edge(self.share.room())
+    }
+
+    /// Redundancy takes so many bytes now.
+    pub fn note_redundancy(&mut self, bytes: usize) {
+        if bytes != self.redundancy {
+            self.redundancy = bytes;
+            self.settle();
+        }
     }
 
     /// True if the peer has sent more than it was granted.
@@ -110,7 +133,7 @@ impl Incoming {
     /// Memory that is held and promised, in bytes.
     #[inline]
     fn need(&self) -> usize {
-        self.charge.saturating_add(set_aside(self.awaited()) as usize)
+        self.charge().saturating_add(set_aside(self.awaited()) as usize)
     }
 
     /// True if so many bytes of data can be taken in that follow on others, with no question asked.
@@ -229,7 +252,7 @@ impl Incoming {
     /// Positions that may be granted beyond what has come: memory for them is set aside, and some
     /// is left for flows that are opened.
     fn grantable(&self) -> u64 {
-        but_for_flows(self.share.room()).saturating_sub(self.charge) as u64 / 5 * 4
+        but_for_flows(self.share.room()).saturating_sub(self.charge()) as u64 / 5 * 4
     }
 
     /// Positions that may be granted if nothing has come.

@@ -281,7 +281,7 @@ impl Flows {
         let is_so = |flow: &Flow| {
             flow.receive.counted.charge == incoming::FLOW_BYTES + flow.receive.data.memory_bytes()
         };
-        charges == self.incoming.charge()
+        charges == self.incoming.charge_of_flows()
             && held == self.outgoing.held()
             && self.table.values().all(|flow| is_so(flow))
     }

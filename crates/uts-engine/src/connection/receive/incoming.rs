@@ -135,10 +135,19 @@ impl Connection {
         // Where nothing decodes redundancy, it would only be held.
         let Some(decoder) = &mut stack.fec else { return };
         let has_data = contents.seen().has_data;
-        let mut recovered = if has_data { decoder.on_source(number, payload) } else { Vec::new() };
-        contents.for_each_repair(|repair| {
-            recovered.extend(decoder.on_repair(&repair_of(repair)));
-        });
+        let mut recovered = Vec::new();
+        // flow.md R-37
+        if self.ways.flows.incoming.has_room_for_redundancy(payload.len()) {
+            if has_data {
+                recovered = decoder.on_source(number, payload);
+            }
+            contents.for_each_repair(|repair| {
+                recovered.extend(decoder.on_repair(&repair_of(repair)));
+            });
+        } else {
+            decoder.forget();
+        }
+        self.ways.note_redundancy();
         for packet in recovered {
             self.take_in_recovered(now, epoch, packet);
         }

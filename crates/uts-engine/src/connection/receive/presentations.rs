@@ -57,6 +57,39 @@ impl Presentations {
     }
 }
 
+/// A message in the form in which it came, which whoever reads it turns back: what is compressed
+/// takes time and memory, which need not be the endpoint's.
+#[derive(Clone, Debug)]
+pub struct Presented {
+    data: Bytes,
+    presentations: Presentations,
+    bytes_max: usize,
+}
+
+impl Presented {
+    pub(in crate::connection) fn new(data: Bytes, presentations: Presentations, bytes_max: usize) -> Self {
+        Presented { data, presentations, bytes_max }
+    }
+
+    /// Bytes as it came.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// True if nothing came.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// The message, of at most as many bytes as one of its flow may have.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn open(&self) -> Result<Bytes, String> {
+        self.presentations.read(&self.data, self.bytes_max)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

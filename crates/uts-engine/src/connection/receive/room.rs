@@ -86,6 +86,13 @@ impl Ways {
         }
     }
 
+    /// Counts what the decoders of redundancy keep, of all epochs that are open.
+    pub(in crate::connection) fn note_redundancy(&mut self) {
+        let stacks = self.inbound.iter().flat_map(|inbound| &inbound.stacks);
+        let held = stacks.filter_map(|stack| stack.fec.as_ref()).map(|decoder| decoder.memory_bytes()).sum();
+        self.flows.incoming.note_redundancy(held);
+    }
+
     /// The peer has sent no more than it was granted in all flows together (flow.md R-33).
     pub(in crate::connection) fn keeps_to_credit(&self) -> Result<(), CloseReason> {
         if !self.flows.incoming.is_exceeded() {

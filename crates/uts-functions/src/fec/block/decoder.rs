@@ -75,6 +75,15 @@ impl<C: BlockCode> Decode for Decoder<C> {
         self.window.bytes + self.block_bytes
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.window.memory_bytes() + self.block_bytes + self.blocks.capacity() * size_of::<Block>()
+    }
+
+    fn forget(&mut self) {
+        self.counters.abandoned += self.blocks.len() as u64;
+        (self.window, self.blocks, self.block_bytes) = (Arrived::default(), VecDeque::new(), 0);
+    }
+
     fn on_source(&mut self, number: u64, payload: &[u8]) -> Vec<Recovered> {
         if self.shape.data == 0
             || number < self.floor

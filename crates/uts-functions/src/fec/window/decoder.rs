@@ -214,9 +214,23 @@ impl Decode for Decoder {
     fn held_bytes(&self) -> usize {
         self.arrived.bytes + self.equation_bytes
     }
+
+    fn memory_bytes(&self) -> usize {
+        self.arrived.memory_bytes() + self.equations.iter().map(Equation::memory_bytes).sum::<usize>()
+    }
+
+    fn forget(&mut self) {
+        self.counters.abandoned += self.equations.len() as u64;
+        (self.arrived, self.equations, self.equation_bytes) = (Arrived::default(), Vec::new(), 0);
+    }
 }
 
 impl Equation {
+    fn memory_bytes(&self) -> usize {
+        let spilled = if self.terms.spilled() { self.terms.capacity() * size_of::<(u64, u8)>() } else { 0 };
+        size_of::<Equation>() + self.symbol.capacity() + spilled
+    }
+
     fn pivot(&self) -> Option<u64> {
         self.terms.first().map(|(number, _)| *number)
     }

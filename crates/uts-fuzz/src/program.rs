@@ -1,0 +1,186 @@
+//! Decoders of the program `uts`, beside those of file copies: of what peers say, and what programs
+//! and files of its host do.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use uts_cli::args::ReachArgs;
+use uts_cli::config::Config;
+use uts_cli::control;
+use uts_cli::perf;
+use uts_cli::target::Host;
+use uts_cli::tunnel::board::Board;
+use uts_cli::tunnel::datagrams::Beginning;
+use uts_cli::tunnel::wire::Opening;
+use uts_cli::tunnel::{Wants, associate, socks};
+
+/// Memory that datagrams may hold before their flow is permitted.
+const EARLY_BYTES_MAX: usize = 16 << 10;
+
+/// The longest answer to a program of this host, in bytes: a line of words, in which what was asked
+/// may stand.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+fn now<T>(work: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(work))
+}
+
+/// A program that says all that it has to say at once, and is answered.
+struct Peer<'a> {
+    says: &'a [u8],
+    hears: Vec<u8>,
+}
+
+impl AsyncRead for Peer<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (now, later) = self.says.split_at(self.says.len().min(space.remaining()));
+        space.put_slice(now);
+        self.says = later;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Peer<'_> {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.hears.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// An opening is emitted as the same, and reads no byte of what follows.
+pub fn openings(data: &[u8]) {
+    let mut rest = data;
+    match now(Opening::read(&mut rest)) {
+        Ok(opening) => {
+            let emitted = opening.emit();
+            let again = now(Opening::read(&mut &emitted[..])).expect("what was emitted is read");
+            assert_eq!(again, opening);
+            assert!(data.len() - rest.len() <= 1 << 12, "an opening of {} bytes", data.len() - rest.len());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// The messages of a flow, each behind two bytes of length.
+pub fn datagrams(mut data: &[u8]) {
+    let (mut beginning, mut came) = (Beginning::default(), 0);
+    while let Some((length, rest)) = data.split_first_chunk::<2>() {
+        let (message, rest) = rest.split_at(rest.len().min(usize::from(u16::from_be_bytes(*length))));
+        data = rest;
+        came += 1;
+        match now(beginning.take(message)) {
+            Ok(None) => {}
+            Ok(Some((_, datagrams))) => {
+                assert!(datagrams.len() <= came);
+                let early: usize = datagrams.iter().skip(1).map(|datagram| datagram.len()).sum();
+                assert!(early <= EARLY_BYTES_MAX, "{early} bytes are kept of who has asked for nothing");
+                return;
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Takes a program of this host to the proxy, by TCP and by UDP.
+pub fn proxy(data: &[u8]) {
+    let mut heard = Vec::new();
+    let _ = now(async {
+        let (request, waiting) = socks::hear(Peer { says: data, hears: Vec::new() }).await?;
+        if let socks::Request::Connect(place) = &request {
+            assert!(!place.host.is_empty() && place.port > 0, "{place}");
+            assert!(!place.host.contains(char::is_control), "{place}");
+        }
+        let peer = waiting.connected().await?;
+        // The method, and the reply (RFC 1928 sections 3 and 6).
+        assert!(matches!(peer.hears[..], [5, 0, 5, 0, 0, 1, ..]), "{:?}", peer.hears);
+        heard = peer.hears;
+        Ok::<(), String>(())
+    });
+    assert!(heard.len() <= 12, "{heard:?}");
+    if let Ok((place, head, content)) = now(associate::read(data)) {
+        assert!(!place.host.is_empty() && place.port > 0, "{place}");
+        assert_eq!([head, content].concat(), data);
+    }
+}
+
+/// Hears the ends of a measurement.
+pub fn measurement(data: &[u8]) {
+    if let Ok(said) = now(perf::hear::<perf::ToServer>(&mut &*data)) {
+        if let perf::ToServer::Request(request) = &said
+            && request.check().is_ok()
+        {
+            assert!(request.flows <= 128 && request.version == perf::VERSION, "{request:?}");
+            assert!(request.workload.lasts().is_none_or(|lasts| lasts <= perf::LASTS_MAX), "{request:?}");
+        }
+        let text = serde_json::to_vec(&said).expect("it can be said");
+        let again: perf::ToServer = serde_json::from_slice(&text).expect("what was said is heard");
+        assert_eq!(serde_json::to_vec(&again).expect("it can be said"), text);
+    }
+    if let Ok(said) = now(perf::hear::<perf::ToClient>(&mut &*data)) {
+        serde_json::to_vec(&said).expect("it can be said");
+    }
+}
+
+/// Answers a program of this user that asks a tunnel.
+pub fn control(data: &[u8]) {
+    let board = Board {
+        host: "host:4433".to_owned(),
+        forwards: vec![("8080".to_owned(), "127.0.0.1:80".to_owned(), Arc::new(Wants::default()))],
+        live: Arc::default(),
+        connections: watch::channel(None).1,
+        changed: Mutex::default(),
+    };
+    let mut peer = Peer { says: data, hears: Vec::new() };
+    if now(control::answer(&board, &mut peer)).is_err() {
+        assert!(peer.hears.is_empty());
+        return;
+    }
+    let answer = String::from_utf8(peer.hears).expect("text");
+    assert!(answer.ends_with('\n') && answer.lines().count() == 1, "{answer:?}");
+    assert!(answer.len() <= ANSWER_BYTES_MAX, "{} bytes", answer.len());
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    assert!(answer.is_object(), "{answer}");
+}
+
+/// The user's file of settings, and what it settles for some hosts.
+pub fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Config::read("config.toml", text) {
+        Ok(config) => {
+            assert_eq!(Config::read("config.toml", text).as_ref(), Ok(&config));
+            for name in ["host", "a.example:5000", "[::1]"] {
+                let mut host = Host::parse(name).expect("a host");
+                let mut requirements = uts::Requirements::bulk();
+                for (name, value) in config.settle(&mut host, &mut ReachArgs::default()) {
+                    // Profiles go together or not: that is found out when all are known.
+                    let set = requirements.set(&name, &value);
+                    assert!(set.is_ok() || name.starts_with("uts.profile"), "{name}={value}: {set:?}");
+                }
+                assert!(host.port > 0 && !host.name.is_empty());
+            }
+        }
+        Err(wrong) => {
+            let lines = wrong.lines().count();
+            assert!(lines > 0 && wrong.lines().all(|line| line.starts_with("config.toml:")), "{wrong:?}");
+        }
+    }
+}
