@@ -256,8 +256,11 @@ async fn serve_client<L: Link>(
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &address).await,
         }
     };
+    // It lives until the client is told: flows that it drops are reset, and the client would hear that
+    // first.
+    tokio::pin!(serving);
     let served = tokio::select! {
-        served = serving => Some(served),
+        served = &mut serving => Some(served),
         () = entered.ended() => Some(Err(ENDED.to_owned())),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
