@@ -13,6 +13,9 @@ pub const COUNT_MAX: u64 = 10_000_000;
 /// [`crate::run`]).
 pub const MESSAGE_BYTES_MIN: u64 = 16;
 
+/// Most bytes that a slow reader takes at once. Its buffer is as large.
+pub const READ_BYTES_MAX: u64 = 16 << 20;
+
 /// The size of a keystroke in bytes: that of an SSH packet with one character (RFC 4253 section 6,
 /// with a MAC of 16).
 pub const KEYSTROKE_BYTES: usize = 36;
@@ -32,6 +35,19 @@ pub enum Workload {
         /// For how long at most.
         #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
+    },
+    /// One file on one stream, to an application that reads slowly: at most so much at once, and then
+    /// nothing for a time.
+    SlowReader {
+        /// How many bytes the file has.
+        #[serde(with = "text::bytes")]
+        bytes: u64,
+        /// Most that it reads at once, in bytes.
+        #[serde(with = "text::bytes")]
+        read_bytes: u64,
+        /// How long it is busy with what it has read.
+        #[serde(with = "text::duration")]
+        every: Duration,
     },
     /// Many files one after another, each on a stream of its own, this many at a time.
     Files {
@@ -111,6 +127,7 @@ impl Workload {
     pub fn kind(&self) -> &'static str {
         match self {
             Workload::Bulk { .. } => "bulk",
+            Workload::SlowReader { .. } => "slow-reader",
             Workload::Files { .. } => "files",
             Workload::Requests { .. } => "requests",
             Workload::Messages { .. } => "messages",
@@ -131,6 +148,12 @@ impl Workload {
                 }
                 at_least("bytes", bytes.unwrap_or(1), 1)?;
                 lasting("duration", duration.unwrap_or(Duration::from_secs(1)))
+            }
+            Workload::SlowReader { bytes, read_bytes, every } => {
+                at_least("bytes", *bytes, 1)?;
+                at_least("read_bytes", *read_bytes, 1)?;
+                at_most("read_bytes", *read_bytes, READ_BYTES_MAX)?;
+                lasting("every", *every)
             }
             Workload::Files { count, bytes, concurrency } => {
                 counted("count", u64::from(*count))?;
@@ -181,6 +204,11 @@ impl Workload {
         match self {
             Workload::Bulk { bytes: None, duration } => *duration,
             Workload::Bulk { .. } | Workload::Files { .. } | Workload::Requests { .. } => None,
+            // A reading takes at most so much, and all but the last are waited for.
+            Workload::SlowReader { bytes, read_bytes, every } => {
+                let waits = bytes.div_ceil((*read_bytes).max(1)).saturating_sub(1);
+                Some(every.saturating_mul(u32::try_from(waits).unwrap_or(u32::MAX)))
+            }
             Workload::Messages { duration, .. } | Workload::Video { duration, .. } => Some(*duration),
             Workload::Keystrokes { count, every } => Some(every.saturating_mul(*count)),
         }
@@ -195,7 +223,12 @@ pub fn can_carry(workload: &Workload, capabilities: &Capabilities) -> Result<(),
     let (streams, messages) = (capabilities.streams, capabilities.messages);
     let lacks = |what: &str| Err(format!("{} needs {what}, and the transport has none", workload.kind()));
     match workload {
-        Workload::Bulk { .. } | Workload::Files { .. } | Workload::Requests { .. } if !streams => {
+        Workload::Bulk { .. }
+        | Workload::SlowReader { .. }
+        | Workload::Files { .. }
+        | Workload::Requests { .. }
+            if !streams =>
+        {
             lacks("reliable streams")
         }
         Workload::Messages { .. } | Workload::Video { .. } if !messages => lacks("messages"),
@@ -311,6 +344,12 @@ mod tests {
             ("kind = 'files'\ncount = 1\nbytes = 1\nconcurrency = 0", "concurrency: 0 is less than 1"),
             ("kind = 'requests'\ncount = 1\nrequest_bytes = 0\nanswer_bytes = 1", "request_bytes: 0 is"),
             ("kind = 'keystrokes'\ncount = 1\nevery = '0s'", "every: is 0"),
+            ("kind = 'slow-reader'\nbytes = 9\nread_bytes = 0\nevery = '1s'", "read_bytes: 0 is less than 1"),
+            (
+                "kind = 'slow-reader'\nbytes = 9\nread_bytes = '1GB'\nevery = '1s'",
+                "read_bytes: 1000000000 is more",
+            ),
+            ("kind = 'slow-reader'\nbytes = 9\nread_bytes = 9\nevery = '0s'", "every: is 0"),
             (
                 "kind = 'messages'\nevery = '1us'\nbytes = 16\nduration = '1000s'\ndeadline = '1s'",
                 "duration: makes 1000000000 messages",

@@ -99,6 +99,7 @@ fn over(workload: &Workload, capabilities: Capabilities, there: Link) -> Both {
 
 const BULK: Workload = Workload::Bulk { bytes: Some(1_000_000), duration: None };
 const FOR_A_TIME: Workload = Workload::Bulk { bytes: None, duration: Some(ms(2000)) };
+const SLOW: Workload = Workload::SlowReader { bytes: 100_000, read_bytes: 500, every: ms(10) };
 const FILES: Workload = Workload::Files { count: 10, bytes: 10_000, concurrency: 2 };
 const MANY_FILES: Workload = Workload::Files { count: 60, bytes: 10_000, concurrency: 2 };
 const REQUESTS: Workload =
@@ -152,6 +153,20 @@ fn a_bulk_transfer_for_a_time_counts_what_arrived_in_it() {
     let run = over(&both_bounds, ALL, Link::default());
     run.assert_value("completion", 1.010_008);
     assert!(run.at < ms(1100));
+}
+
+/// The link has 1 MB a second, the reader takes 500 bytes in 10 ms: 200 readings, the last of which
+/// nobody waits for.
+#[test]
+fn a_slow_reader_takes_as_long_as_it_reads() {
+    let run = over(&SLOW, ALL, Link::default());
+    run.assert_whole();
+    run.assert_value("delivered", 100_000.0);
+    assert_eq!(SLOW.lasts(), Some(ms(1990)));
+    // After the way of 10 ms, and the first packet with the header before it.
+    let completion = run.value("completion");
+    assert!((2.0..2.02).contains(&completion), "{completion}");
+    run.assert_value("goodput", 8e5 / completion);
 }
 
 #[test]
@@ -331,6 +346,7 @@ fn a_stalled_transport_yields_what_there_is() {
                 run.assert_value("goodput", delivered * 8.0 / 100.0);
                 assert_eq!(run.find("completion"), None);
             }
+            Workload::SlowReader { .. } => unreachable!("not among them"),
             Workload::Files { .. } => {
                 assert!(run.value("files") > 0.0 && run.find("completion").is_none(), "{kind}");
             }

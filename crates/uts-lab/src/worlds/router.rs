@@ -359,6 +359,7 @@ struct Passage {
     t_s: f64,
     path: usize,
     dir: String,
+    len: u64,
     packets: u64,
     bytes: u64,
     sojourn_s: f64,
@@ -371,16 +372,16 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
         let dir = if flow.from.starts_with("server") { "bwd" } else { "fwd" };
         Some((derived::bottleneck(case, flow)?.0, dir))
     });
-    let mut sojourns_s = Vec::new();
+    let mut through = super::Passed::default();
     super::read_rows(file, |row: Passage| {
         let passed = row.dropped.is_none();
         if passed && bottleneck.is_some_and(|(path, dir)| path == row.path && dir == row.dir) {
-            sojourns_s.push(row.sojourn_s);
+            through.add(row.sojourn_s, row.len);
         }
         let sojourn_ms = passed.then_some(row.sojourn_s * 1e3);
         samples.add_queue(&link_name(case, row.path, &row.dir), row.t_s, row.packets, row.bytes, sojourn_ms);
     })?;
-    outcome.measures.extend(super::sojourns(sojourns_s));
+    outcome.measures.extend(through.figures());
     Ok(())
 }
 

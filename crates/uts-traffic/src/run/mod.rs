@@ -6,7 +6,7 @@
 //!
 //! | workload | the client (`drive`) tells | the server (`serve`) tells |
 //! | --- | --- | --- |
-//! | bulk | `sent` | `delivered`, `goodput`, and `completion` if bytes were asked for and all came |
+//! | bulk, slow-reader | `sent` | `delivered`, `goodput`, and `completion` if bytes were asked for and all came |
 //! | files | `sent` | `delivered`, `goodput`, `files`, `file_*`, and `completion` if all came |
 //! | requests | `answered`, `requests_per_s`, `request_*`, and `completion` if all were answered | `served` |
 //! | messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
@@ -119,6 +119,7 @@ pub async fn drive(
     let run = Run::new(workload, session, clock, options, observer)?;
     match workload {
         Workload::Bulk { bytes, duration } => bulk::drive(&run, *bytes, *duration).await,
+        Workload::SlowReader { bytes, .. } => bulk::drive(&run, Some(*bytes), None).await,
         Workload::Files { count, bytes, concurrency } => {
             files::drive(&run, *count, *bytes, *concurrency).await
         }
@@ -145,7 +146,12 @@ pub async fn serve(
 ) -> Result<Outcome, RunError> {
     let run = Run::new(workload, session, clock, options, observer)?;
     match workload {
-        Workload::Bulk { bytes, duration } => bulk::serve(&run, *bytes, *duration).await,
+        Workload::Bulk { bytes, duration } => {
+            bulk::serve(&run, *bytes, *duration, &bulk::Reader::eager()).await
+        }
+        Workload::SlowReader { bytes, read_bytes, every } => {
+            bulk::serve(&run, Some(*bytes), None, &bulk::Reader::slow(*read_bytes, *every)).await
+        }
         Workload::Files { count, bytes, .. } => files::serve(&run, *count, *bytes).await,
         Workload::Requests { count, request_bytes, answer_bytes, .. } => {
             requests::serve(&run, *count, *request_bytes, *answer_bytes).await

@@ -71,7 +71,7 @@ impl UniversalSettings {
             _ => None,
         };
         let natural = match workload {
-            Workload::Bulk { .. } | Workload::Files { .. } => Preset::Bulk,
+            Workload::Bulk { .. } | Workload::SlowReader { .. } | Workload::Files { .. } => Preset::Bulk,
             Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
             Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
         };
