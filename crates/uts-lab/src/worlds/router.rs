@@ -23,6 +23,7 @@ use uts_router::tcp_probe::TcpProbe;
 use uts_router::{
     Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
 };
+use uts_traffic::transport::Status;
 
 /// Bytes of each packet that a pcap keeps: headers, and the beginning of what they carry.
 const SNAP_BYTES: u32 = 160;
@@ -435,12 +436,13 @@ fn take_sequences(file: &Path, flows: &[Running<'_>], samples: &mut Samples) -> 
         let data_dir = if flow.from.starts_with("server") { "bwd" } else { "fwd" };
         if row.dir != data_dir {
             if let Some(ack) = row.ack.and_then(|ack| u64::try_from(ack).ok()) {
-                samples.add_sequence(&flow.name, row.t_s, "acked", ack);
+                samples.add_sequence(&flow.name, row.t_s, "acked", ack, &Status::default());
             }
         } else if row.len > 0 {
             let kind = if row.seq < highest[i] { "repeated" } else { "sent" };
             highest[i] = highest[i].max(row.seq + 1);
-            samples.add_sequence(&flow.name, row.t_s, kind, u64::try_from(row.seq).unwrap_or(0));
+            let position = u64::try_from(row.seq).unwrap_or(0);
+            samples.add_sequence(&flow.name, row.t_s, kind, position, &Status::default());
         }
     })
 }

@@ -15,10 +15,12 @@ use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
 use uts_record::run::{Figure, LinkStats};
 use uts_record::samples::Samples;
 use uts_sim::cost::Costs;
+use uts_sim::host::SenderState;
 use uts_sim_world::{
     self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord, SimSource, SourceResult,
 };
 use uts_traffic::measure::Sample;
+use uts_traffic::transport::Status;
 
 /// Cases in virtual time, one for each core.
 #[derive(Debug, Default)]
@@ -205,7 +207,7 @@ impl Recorder for Taker<'_> {
         }
     }
 
-    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
+    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow, state: &SenderState) {
         let (Some(flow), Role::Client, Some((_, position))) = (self.case.flows.get(flow), role, row.data)
         else {
             return;
@@ -217,7 +219,13 @@ impl Recorder for Taker<'_> {
             TraceKind::Lost | TraceKind::Received => return,
         };
         let t_s = row.at.since(uts_functions::Time::ZERO).as_secs_f64();
-        self.samples.add_sequence(&flow.name, t_s, kind, position);
+        let state = Status {
+            window_bytes: state.window_bytes,
+            threshold_bytes: state.threshold_bytes,
+            in_flight_bytes: Some(state.in_flight_bytes),
+            ..Status::default()
+        };
+        self.samples.add_sequence(&flow.name, t_s, kind, position, &state);
     }
 
     fn passage(&mut self, link: usize, direction: Direction, passage: &Passage) {

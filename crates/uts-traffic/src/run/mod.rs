@@ -184,6 +184,7 @@ pub fn sample_now(session: &dyn Session, clock: &dyn Clock, observer: &dyn Obser
         observer.sample(Sample::Status {
             at_ns: clock.now_ns(),
             window_bytes: status.window_bytes,
+            threshold_bytes: status.threshold_bytes,
             in_flight_bytes: status.in_flight_bytes,
             rtt: status.rtt,
         });
