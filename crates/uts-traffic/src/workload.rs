@@ -36,16 +36,16 @@ pub enum Workload {
         #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
     },
-    /// One file on one stream, to an application that reads slowly: at most so much at once, and then
-    /// nothing for a time.
+    /// One file on one stream, to an application that reads slowly: at most so much at once, and
+    /// then nothing for a time.
     SlowReader {
-        /// How many bytes the file has.
+        /// Length of the file in bytes.
         #[serde(with = "text::bytes")]
         bytes: u64,
         /// Most that it reads at once, in bytes.
         #[serde(with = "text::bytes")]
         read_bytes: u64,
-        /// How long it is busy with what it has read.
+        /// Time for which it is busy with what it has read.
         #[serde(with = "text::duration")]
         every: Duration,
     },
@@ -89,6 +89,24 @@ pub enum Workload {
         #[serde(with = "text::duration")]
         deadline: Duration,
     },
+    /// Messages of a source that sends at random, each of use only until its deadline. The first is
+    /// sent at once, all follow from the seed.
+    RandomMessages {
+        /// Pattern in time.
+        arrivals: Arrivals,
+        /// Mean time between two, while the source sends.
+        #[serde(with = "text::duration")]
+        every: Duration,
+        /// Size of each in bytes.
+        #[serde(with = "text::bytes")]
+        bytes: u64,
+        /// Length of the run.
+        #[serde(with = "text::duration")]
+        duration: Duration,
+        /// Time from its leaving within which a message is of use.
+        #[serde(with = "text::duration")]
+        deadline: Duration,
+    },
     /// Video: frames at a rate, every n-th a key frame that is larger. A frame is of use if it is
     /// whole and in time.
     Video {
@@ -118,6 +136,46 @@ pub enum Workload {
     },
 }
 
+/// A pattern of random arrivals.
+///
+/// In text: `{ kind = "poisson" }`, or
+/// `{ kind = "spells", on = "50ms", off = "150ms", shape = 1.4 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Arrivals {
+    /// A Poisson process: the times between messages are exponentially distributed.
+    Poisson,
+    /// Evenly in spells, with silence between. Many such sources with a `shape` below 2 are
+    /// together self-similar, with a Hurst parameter of (3 - shape) / 2 (Willinger, Taqqu, Sherman
+    /// and Wilson 1997).
+    Spells {
+        /// Mean length of a spell, whose first message leaves as it begins.
+        #[serde(with = "text::duration")]
+        on: Duration,
+        /// Mean length of a silence.
+        #[serde(with = "text::duration")]
+        off: Duration,
+        /// Shape of Pareto's distribution of both, above 1 and 100 at the most; without it both are
+        /// exponentially distributed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shape: Option<f64>,
+    },
+}
+
+impl Arrivals {
+    fn validate(&self) -> Result<(), String> {
+        let Arrivals::Spells { on, off, shape } = self else { return Ok(()) };
+        lasting("on", *on)?;
+        lasting("off", *off)?;
+        match shape {
+            Some(shape) if !(*shape > 1.0 && *shape <= 100.0) => {
+                Err(format!("shape: {shape} is not above 1 and at most 100"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -131,6 +189,7 @@ impl Workload {
             Workload::Files { .. } => "files",
             Workload::Requests { .. } => "requests",
             Workload::Messages { .. } => "messages",
+            Workload::RandomMessages { .. } => "random-messages",
             Workload::Video { .. } => "video",
             Workload::Keystrokes { .. } => "keystrokes",
         }
@@ -165,6 +224,16 @@ impl Workload {
                 at_least("request_bytes", *request_bytes, 1)?;
                 at_least("answer_bytes", *answer_bytes, 1)?;
                 concurrent(*concurrency)
+            }
+            Workload::RandomMessages { arrivals, every, bytes, duration, deadline } => {
+                arrivals.validate().map_err(|why| format!("arrivals: {why}"))?;
+                let even = Workload::Messages {
+                    every: *every,
+                    bytes: *bytes,
+                    duration: *duration,
+                    deadline: *deadline,
+                };
+                even.validate()
             }
             Workload::Messages { every, bytes, duration, deadline } => {
                 lasting("every", *every)?;
@@ -209,7 +278,9 @@ impl Workload {
                 let waits = bytes.div_ceil((*read_bytes).max(1)).saturating_sub(1);
                 Some(every.saturating_mul(u32::try_from(waits).unwrap_or(u32::MAX)))
             }
-            Workload::Messages { duration, .. } | Workload::Video { duration, .. } => Some(*duration),
+            Workload::Messages { duration, .. }
+            | Workload::RandomMessages { duration, .. }
+            | Workload::Video { duration, .. } => Some(*duration),
             Workload::Keystrokes { count, every } => Some(every.saturating_mul(*count)),
         }
     }
@@ -231,10 +302,14 @@ pub fn can_carry(workload: &Workload, capabilities: &Capabilities) -> Result<(),
         {
             lacks("reliable streams")
         }
-        Workload::Messages { .. } | Workload::Video { .. } if !messages => lacks("messages"),
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } if !messages => {
+            lacks("messages")
+        }
         Workload::Keystrokes { .. } if !streams && !messages => lacks("streams or messages"),
         Workload::Keystrokes { .. } if !streams => fits(capabilities, KEYSTROKE_BYTES as u64),
-        Workload::Messages { .. } | Workload::Video { .. } => fits(capabilities, 2 * MESSAGE_BYTES_MIN),
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            fits(capabilities, 2 * MESSAGE_BYTES_MIN)
+        }
         _ => Ok(()),
     }
 }
@@ -350,6 +425,16 @@ mod tests {
                 "read_bytes: 1000000000 is more",
             ),
             ("kind = 'slow-reader'\nbytes = 9\nread_bytes = 9\nevery = '0s'", "every: is 0"),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'spells', on = '1s', off = '1s', shape = 1.0 }\n\
+                 every = '1ms'\nbytes = 16\nduration = '1s'\ndeadline = '1s'",
+                "arrivals: shape: 1 is not above 1",
+            ),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'poisson' }\n\
+                 every = '1us'\nbytes = 16\nduration = '1000s'\ndeadline = '1s'",
+                "duration: makes 1000000000 messages",
+            ),
             (
                 "kind = 'messages'\nevery = '1us'\nbytes = 16\nduration = '1000s'\ndeadline = '1s'",
                 "duration: makes 1000000000 messages",

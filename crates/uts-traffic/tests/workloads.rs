@@ -11,7 +11,7 @@ use uts_traffic::clock::Clock;
 use uts_traffic::measure::Sample;
 use uts_traffic::run::{self, CutShort, Outcome, RunError, RunOptions};
 use uts_traffic::transport::{Capabilities, Local, Session, Status, Stream, TransportError};
-use uts_traffic::workload::Workload;
+use uts_traffic::workload::{Arrivals, Workload};
 
 const ALL: Capabilities =
     Capabilities { streams: true, messages: true, message_bytes_max: 1 << 20, protected: false };
@@ -288,6 +288,25 @@ fn frames_are_of_use_when_whole() {
     whole.assert_value("wasted", 0.0);
 }
 
+/// Both ends know from the seed what is due when, so that what is missing is known.
+#[test]
+fn random_messages_are_due_when_both_ends_say() {
+    let every = ms(20);
+    let spells = Arrivals::Spells { on: ms(100), off: ms(300), shape: Some(1.5) };
+    for arrivals in [Arrivals::Poisson, spells] {
+        let random =
+            Workload::RandomMessages { arrivals, every, bytes: 160, duration: ms(2000), deadline: ms(50) };
+        let lossy = Link { lost: |n| n % 10 == 3, ..Link::default() };
+        let run = over(&random, DATAGRAMS, lossy);
+        run.assert_whole();
+        let due = run.value("due");
+        assert!((5.0..140.0).contains(&due) && due != 100.0, "{due}, seed 11");
+        run.assert_value("sent", 160.0 * due);
+        run.assert_value("missing", ((due + 6.0) / 10.0).floor());
+        run.assert_value("late", 0.0);
+    }
+}
+
 #[test]
 fn keystrokes_are_echoed() {
     for capabilities in [ALL, DATAGRAMS] {
@@ -334,7 +353,7 @@ fn a_stalled_transport_yields_what_there_is() {
         let gave_up = Some(CutShort::GaveUp(GIVE_UP));
         assert_eq!(run.client.cut_short, gave_up, "{kind}");
         match workload {
-            Workload::Messages { .. } | Workload::Video { .. } => {
+            Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
                 let in_time = run.value("in_time");
                 assert!((0.05..0.5).contains(&in_time), "{kind}: {in_time}");
             }

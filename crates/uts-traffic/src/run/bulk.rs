@@ -14,7 +14,7 @@ use core::time::Duration;
 /// The start of the client on the common clock.
 const HEADER_BYTES: usize = 8;
 
-/// How the server's application reads.
+/// The pace of the server's application.
 pub(super) struct Reader {
     bytes_max: usize,
     busy: Duration,

@@ -9,7 +9,7 @@
 //! | bulk, slow-reader | `sent` | `delivered`, `goodput`, and `completion` if bytes were asked for and all came |
 //! | files | `sent` | `delivered`, `goodput`, `files`, `file_*`, and `completion` if all came |
 //! | requests | `answered`, `requests_per_s`, `request_*`, and `completion` if all were answered | `served` |
-//! | messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
+//! | messages, random-messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
 //! | keystrokes | `typed`, `missing`, `echo_*` | `echoed` |
 //!
 //! `NAME_*` is `_p50`, `_p90`, `_p99`, `_max` and `_mean` in milliseconds, of those that arrived;
@@ -26,6 +26,7 @@
 //! and `video` count as late what came whole but after its deadline, as missing what did not come
 //! whole at all, and as wasted all bytes that came of either.
 
+mod arrivals;
 mod bulk;
 mod files;
 mod keystrokes;
@@ -126,8 +127,8 @@ pub async fn drive(
         Workload::Requests { count, request_bytes, answer_bytes, concurrency } => {
             requests::drive(&run, *count, *request_bytes, *answer_bytes, *concurrency).await
         }
-        Workload::Messages { .. } | Workload::Video { .. } => {
-            messages::drive(&run, &messages::Plan::new(workload)).await
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            messages::drive(&run, &messages::Plan::new(workload, options.seed)).await
         }
         Workload::Keystrokes { count, every } => keystrokes::drive(&run, *count, *every).await,
     }
@@ -156,8 +157,8 @@ pub async fn serve(
         Workload::Requests { count, request_bytes, answer_bytes, .. } => {
             requests::serve(&run, *count, *request_bytes, *answer_bytes).await
         }
-        Workload::Messages { .. } | Workload::Video { .. } => {
-            messages::serve(&run, &messages::Plan::new(workload)).await
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            messages::serve(&run, &messages::Plan::new(workload, options.seed)).await
         }
         Workload::Keystrokes { count, every } => keystrokes::serve(&run, *count, *every).await,
     }
