@@ -4,17 +4,23 @@ use crate::csv_text::Csv;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use uts_traffic::measure::{PacketEvent, Sample};
+use uts_traffic::transport::Status;
 
 /// The name of the end that connects, in columns.
 pub const CLIENT: &str = "client";
+/// The kind of a row of an acknowledgement.
+const ACKED: &str = "acked";
 
 /// All samples of a run, to be written. A table that stays empty makes no file.
 #[derive(Debug, Default)]
 pub struct Samples {
     tables: Vec<Table>,
+    /// The highest position that was acknowledged, by flow.
+    acked: BTreeMap<String, u64>,
 }
 
 /// The state of kernel TCP as a segment came.
@@ -44,9 +50,21 @@ struct Table {
     csv: Csv,
 }
 
-const SEQUENCE: (&str, &[&str]) = (Sequence::FILE, &["t_s", "flow", "kind", "position_bytes"]);
+const SEQUENCE: (&str, &[&str]) = (
+    Sequence::FILE,
+    &[
+        "t_s",
+        "flow",
+        "kind",
+        "position_bytes",
+        "acked_bytes",
+        "window_bytes",
+        "threshold_bytes",
+        "in_flight_bytes",
+    ],
+);
 const WINDOW: (&str, &[&str]) =
-    (Window::FILE, &["t_s", "flow", "end", "window_bytes", "in_flight_bytes", "rtt_ms"]);
+    (Window::FILE, &["t_s", "flow", "end", "window_bytes", "in_flight_bytes", "rtt_ms", "threshold_bytes"]);
 const GOODPUT: (&str, &[&str]) = (Delivered::FILE, &["t_s", "flow", "delivered_bytes"]);
 const QUEUE: (&str, &[&str]) = (Queue::FILE, &["t_s", "link", "packets", "bytes", "sojourn_ms"]);
 const LATENCY: (&str, &[&str]) = (Latency::FILE, &["t_s", "flow", "latency_ms", "deadline_ms"]);
@@ -99,7 +117,7 @@ impl Samples {
                 csv.optional(deadline.map(|deadline| deadline.as_secs_f64() * 1e3));
                 csv.end_line();
             }
-            Sample::Status { at_ns, window_bytes, in_flight_bytes, rtt } => {
+            Sample::Status { at_ns, window_bytes, threshold_bytes, in_flight_bytes, rtt } => {
                 let csv = self.table(WINDOW);
                 csv.number(t_s(*at_ns));
                 csv.text(flow);
@@ -107,6 +125,7 @@ impl Samples {
                 csv.optional(window_bytes.map(|bytes| bytes as f64));
                 csv.optional(in_flight_bytes.map(|bytes| bytes as f64));
                 csv.optional(rtt.map(|rtt| rtt.as_secs_f64() * 1e3));
+                csv.optional(threshold_bytes.map(|bytes| bytes as f64));
                 csv.end_line();
             }
             // Of the end that connects, as its positions are the data's.
@@ -115,10 +134,10 @@ impl Samples {
                     let kind = match what {
                         PacketEvent::Sent => "sent",
                         PacketEvent::Repeated => "repeated",
-                        PacketEvent::Acked => "acked",
+                        PacketEvent::Acked => ACKED,
                         PacketEvent::Lost | PacketEvent::Received => return,
                     };
-                    self.add_sequence(flow, t_s(*at_ns), kind, *position);
+                    self.add_sequence(flow, t_s(*at_ns), kind, *position, &Status::default());
                 }
             }
             Sample::Exchange { at_ns, line } => {
@@ -131,13 +150,22 @@ impl Samples {
         }
     }
 
-    /// A packet's position in the stream: kind is `sent`, `repeated` or `acked`.
-    pub fn add_sequence(&mut self, flow: &str, t_s: f64, kind: &str, position_bytes: u64) {
+    /// A packet's position in the stream: kind is `sent`, `repeated` or `acked`. With it goes the
+    /// highest position that was acknowledged by then, and what is known of the sender's state.
+    pub fn add_sequence(&mut self, flow: &str, t_s: f64, kind: &str, position_bytes: u64, state: &Status) {
+        if kind == ACKED {
+            let highest = self.acked.entry(flow.to_owned()).or_default();
+            *highest = position_bytes.max(*highest);
+        }
+        let acked = self.acked.get(flow).copied();
         let csv = self.table(SEQUENCE);
         csv.number(t_s);
         csv.text(flow);
         csv.text(kind);
         csv.text(&position_bytes.to_string());
+        for bytes in [acked, state.window_bytes, state.threshold_bytes, state.in_flight_bytes] {
+            csv.optional(bytes.map(|bytes| bytes as f64));
+        }
         csv.end_line();
     }
 
@@ -228,6 +256,18 @@ sample_row! {
         kind: String,
         /// Its first byte.
         position_bytes: f64,
+        /// The highest position that was acknowledged by then.
+        #[serde(default)]
+        acked_bytes: Option<f64>,
+        /// The congestion window then.
+        #[serde(default)]
+        window_bytes: Option<f64>,
+        /// The slow-start threshold then.
+        #[serde(default)]
+        threshold_bytes: Option<f64>,
+        /// Bytes in flight then.
+        #[serde(default)]
+        in_flight_bytes: Option<f64>,
     }
     /// What an end has in flight.
     Window: "window.csv" ["t_s", "flow", "window_bytes", "in_flight_bytes", "rtt_ms"] {
@@ -244,6 +284,9 @@ sample_row! {
         in_flight_bytes: Option<f64>,
         /// The smoothed round-trip time.
         rtt_ms: Option<f64>,
+        /// The slow-start threshold.
+        #[serde(default)]
+        threshold_bytes: Option<f64>,
     }
     /// What has arrived so far.
     Delivered: "goodput.csv" ["t_s", "flow", "delivered_bytes"] {
@@ -316,11 +359,19 @@ mod tests {
         samples.add("f", CLIENT, &Sample::Delivered { at_ns, bytes: 9 }, 1_000_000_000);
         let ms = Duration::from_millis;
         samples.add("f", CLIENT, &Sample::Latency { at_ns, took: Some(ms(20)), deadline: None }, 0);
-        let status =
-            Sample::Status { at_ns, window_bytes: Some(3000), in_flight_bytes: None, rtt: Some(ms(40)) };
+        let status = Sample::Status {
+            at_ns,
+            window_bytes: Some(3000),
+            threshold_bytes: Some(1500),
+            in_flight_bytes: None,
+            rtt: Some(ms(40)),
+        };
         samples.add("f", "server", &status, 0);
         samples.add("f", "server", &Sample::Exchange { at_ns, line: "fec: none -> xor, \"k\"".into() }, 0);
-        samples.add_sequence("f", 0.5, "acked", 1440);
+        let state = Status { window_bytes: Some(2880), in_flight_bytes: Some(720), ..Status::default() };
+        samples.add_sequence("f", 0.5, "acked", 1440, &state);
+        samples.add_sequence("f", 0.5, "acked", 720, &Status::default());
+        samples.add_sequence("g", 0.5, "sent", 720, &Status::default());
         samples.add_queue("wan forward", 0.25, 3, 4500, Some(1.5));
         samples.add_change("wan both", 0.75, "loss=ge:0.05,4");
         let dir = tempfile::tempdir().unwrap();
@@ -336,11 +387,26 @@ mod tests {
             window_bytes: Some(3000.0),
             in_flight_bytes: None,
             rtt_ms: Some(40.0),
+            threshold_bytes: Some(1500.0),
         };
         assert_eq!(rows::<Window>(dir), [window]);
         assert_eq!(rows::<Exchange>(dir)[0].line, "fec: none -> xor, \"k\"");
-        let sequence = Sequence { t_s: 0.5, flow: flow(), kind: "acked".into(), position_bytes: 1440.0 };
-        assert_eq!(rows::<Sequence>(dir), [sequence]);
+        let sequence = Sequence {
+            t_s: 0.5,
+            flow: flow(),
+            kind: "acked".into(),
+            position_bytes: 1440.0,
+            acked_bytes: Some(1440.0),
+            window_bytes: Some(2880.0),
+            threshold_bytes: None,
+            in_flight_bytes: Some(720.0),
+        };
+        let unknown = Sequence { window_bytes: None, in_flight_bytes: None, ..sequence.clone() };
+        // The second comes later, and is of a lower position.
+        let second = Sequence { position_bytes: 720.0, ..unknown.clone() };
+        let of_another =
+            Sequence { flow: "g".into(), kind: "sent".into(), acked_bytes: None, ..second.clone() };
+        assert_eq!(rows::<Sequence>(dir), [sequence, second, of_another]);
         assert_eq!(rows::<Queue>(dir)[0].sojourn_ms, Some(1.5));
         assert_eq!(rows::<Change>(dir)[0].change, "loss=ge:0.05,4");
         assert!(!dir.join("tcp_probe.csv").exists(), "a table that stays empty makes no file");

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! If each datagram is wanted, it gets a row when one has left the queue:
-//! `t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped`: when it arrived and what it found, how
-//! long it stayed, and why it was dropped, if it was.
+//! `t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped,bytes`: when it arrived and what it found,
+//! how long it stayed, why it was dropped, if it was, and its length.
 //!
 //! Counters are since the start. `dir` is `fwd` or `bwd`. `rate_bps` is the link's, and empty when
 //! infinite. `FILE.changes.csv` gets a row `t_s,dir,change` for each change, in which `dir` may
@@ -67,7 +67,7 @@ impl Recorder {
         let mut changes = path.as_os_str().to_owned();
         changes.push(".changes.csv");
         let columns = match each {
-            true => "t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped",
+            true => "t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped,bytes",
             false => {
                 "t_s,dir,queue_packets,queue_bytes,packets_in,delivered,dropped_queue,dropped_loss,bytes_delivered,\
                  rate_bps"
@@ -92,11 +92,11 @@ impl Recorder {
 
     pub(super) fn passage(&mut self, direction: Direction, passage: &Passage) -> Result<(), RelayError> {
         let (t_s, dir) = (passage.arrived_ns as f64 / 1e9, Target::One(direction).keyword());
-        let Passage { queue_packets, queue_bytes, .. } = passage;
+        let Passage { queue_packets, queue_bytes, len, .. } = passage;
         let sojourn_s = passage.sojourn_ns() as f64 / 1e9;
         let dropped = passage.dropped.map_or("", DropReason::name);
         self.samples.write(|file| {
-            writeln!(file, "{t_s:.9},{dir},{queue_packets},{queue_bytes},{sojourn_s:.9},{dropped}")
+            writeln!(file, "{t_s:.9},{dir},{queue_packets},{queue_bytes},{sojourn_s:.9},{dropped},{len}")
         })
     }
 

@@ -13,6 +13,7 @@ use uts_end::Role;
 use uts_engine::{ConnectionHandle, TraceKind, TraceRow};
 use uts_path::{Applied, Direction, Passage};
 use uts_qlog::{Qlog, Vantage};
+use uts_sim::host::SenderState;
 use uts_sim::network::AppId;
 use uts_sim::topology::{PathId, Topology};
 use uts_traffic::measure::{Observer, Sample};
@@ -30,9 +31,10 @@ pub trait Recorder {
 
     /// What a packet did that an end of a flow had sent, if
     /// [`SimRecord::packets`](super::SimRecord::packets) asks for it. Rows of packets with data
-    /// that were acknowledged or lost also say what was sent in them.
-    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
-        let _ = (flow, role, row);
+    /// that were acknowledged or lost also say what was sent in them. `state` is what the end went
+    /// by once it had done what the event made due.
+    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow, state: &SenderState) {
+        let _ = (flow, role, row, state);
     }
 
     /// What a packet met in a link's queue, if [`SimRecord::queues`](super::SimRecord::queues) asks
@@ -187,9 +189,9 @@ impl Records {
                 // The endpoint then counts as touched, which changes nothing: it has nothing new to
                 // send.
                 let Port::Uts(host) = network.app_mut(endpoint.app) else { continue };
-                for (handle, row) in host.take_packets() {
+                for (handle, row, state) in host.take_packets_and_states() {
                     let row = endpoint.complete(handle, row);
-                    recorder.packet(endpoint.flow, endpoint.role, &row);
+                    recorder.packet(endpoint.flow, endpoint.role, &row, &state);
                 }
             }
         }

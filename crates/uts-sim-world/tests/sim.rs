@@ -7,6 +7,7 @@ use uts_end::line::Status;
 use uts_end::{Role, TransportSpec};
 use uts_engine::{TraceKind, TraceRow};
 use uts_path::{Applied, Direction, Passage, PathConfig};
+use uts_sim::host::SenderState;
 use uts_sim_world::{
     self as sim, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord, SimResult, SimSource,
 };
@@ -64,6 +65,7 @@ fn value(measures: &[Measure], name: &str) -> f64 {
 struct Kept {
     samples: Vec<(usize, Role, Sample)>,
     packets: Vec<(usize, Role, TraceRow)>,
+    states: Vec<SenderState>,
     passages: Vec<(usize, Direction, Passage)>,
     changes: Vec<(usize, Applied)>,
 }
@@ -73,8 +75,9 @@ impl Recorder for Kept {
         self.samples.push((flow, role, sample.clone()));
     }
 
-    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
+    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow, state: &SenderState) {
         self.packets.push((flow, role, *row));
+        self.states.push(*state);
     }
 
     fn passage(&mut self, link: usize, direction: Direction, passage: &Passage) {
@@ -291,6 +294,41 @@ fn a_run_tells_of_packets_queues_changes_and_exchanges() {
         *role == Role::Client && matches!(s, Sample::Status { window_bytes: Some(_), rtt: Some(_), .. })
     });
     assert!(windows.count() > 50);
+}
+
+/// Reno has no threshold before its first loss (RFC 5681 section 3.1 begins with an arbitrarily
+/// high one), and half of what was in flight, or two packets, after it.
+#[test]
+fn each_packet_tells_what_its_sender_goes_by() {
+    let spec = r#"{"kind":"uts","properties":{"uts.profile":"tcp-reno","uts.consent":"all"}}"#;
+    let reno: TransportSpec = serde_json::from_str(spec).expect("a transport");
+    let links = SimLink::point_to_point("path", path("rate=10mbit delay=10ms buffer=10p"));
+    let record = SimRecord { packets: true, ..SimRecord::default() };
+    let case = SimCase { record, ..case(links, vec![flow(reno, bulk(3_000_000))]) };
+    let mut kept = Kept::default();
+    sim::run(&case, &mut kept).expect("the case makes sense");
+    let of_client: Vec<(&TraceRow, &SenderState)> = kept
+        .packets
+        .iter()
+        .zip(&kept.states)
+        .filter_map(|((_, role, row), state)| (*role == Role::Client).then_some((row, state)))
+        .collect();
+    let lost = of_client.iter().position(|(row, _)| row.kind == TraceKind::Lost).expect("the queue is full");
+    let (before, after) = of_client.split_at(lost);
+    // A state is that after the whole event: acknowledgements that reveal the loss have it too.
+    let earlier = before.iter().filter(|(row, _)| row.at < after[0].0.at);
+    assert!(earlier.clone().count() > 20);
+    assert!(earlier.clone().all(|(_, state)| state.threshold_bytes.is_none()));
+    let most = before.iter().map(|(_, state)| state.in_flight_bytes).max().expect("packets");
+    let threshold = after[0].1.threshold_bytes.expect("set by the loss");
+    // What was in flight as the loss was noticed is a little less than the most.
+    assert!((most / 3..=most / 2).contains(&threshold), "{threshold} of {most}");
+    assert!(after.iter().all(|(_, state)| state.threshold_bytes.is_some()));
+    assert!(of_client.iter().all(|(_, state)| state.window_bytes.is_some_and(|bytes| bytes >= 1000)));
+    let sent = of_client.iter().filter(|(row, _)| row.kind == TraceKind::Sent && row.data.is_some());
+    assert!(sent.clone().count() > 2000);
+    assert!(sent.clone().all(|(row, state)| state.in_flight_bytes >= row.bytes), "it is in flight itself");
+    assert_eq!(of_client.last().expect("packets").1.in_flight_bytes, 0);
 }
 
 #[test]

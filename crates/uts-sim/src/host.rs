@@ -6,7 +6,7 @@ use crate::packet::{Body, Datagram, Packet};
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use uts_engine::{ConnectionHandle, Direction, Ecn, Endpoint, Event, TraceRow};
+use uts_engine::{Connection, ConnectionHandle, Direction, Ecn, Endpoint, Event, TraceRow};
 use uts_functions::Time;
 use uts_qlog::Qlog;
 
@@ -29,8 +29,30 @@ struct Observer {
     connections: BTreeSet<ConnectionHandle>,
     qlog: Option<Qlog>,
     /// What packets did and was not yet taken, if it is to be kept.
-    packets: Option<Vec<(ConnectionHandle, TraceRow)>>,
+    packets: Option<Vec<(ConnectionHandle, TraceRow, SenderState)>>,
     rows: Vec<TraceRow>,
+}
+
+/// The state that a sender goes by, once all is done that an event of a packet made due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderState {
+    /// The congestion window; `None` if the profile has none.
+    pub window_bytes: Option<u64>,
+    /// The window at which slow start ends; `None` as long as nothing has set it.
+    pub threshold_bytes: Option<u64>,
+    /// Bytes that were sent, and were neither acknowledged nor taken for lost.
+    pub in_flight_bytes: u64,
+}
+
+impl SenderState {
+    fn of(connection: &Connection) -> Self {
+        let window_bytes = connection.congestion().map(|(_, bytes)| bytes);
+        SenderState {
+            window_bytes: window_bytes.filter(|bytes| *bytes != u64::MAX),
+            threshold_bytes: connection.slow_start_threshold(),
+            in_flight_bytes: connection.in_flight_bytes(),
+        }
+    }
 }
 
 struct Batch {
@@ -94,6 +116,11 @@ impl Host {
 
     /// What packets did since this was last asked, in order.
     pub fn take_packets(&mut self) -> Vec<(ConnectionHandle, TraceRow)> {
+        self.take_packets_and_states().into_iter().map(|(handle, row, _)| (handle, row)).collect()
+    }
+
+    /// The same, each with what the sender went by then.
+    pub fn take_packets_and_states(&mut self) -> Vec<(ConnectionHandle, TraceRow, SenderState)> {
         let packets = self.observer.as_mut().and_then(|observer| observer.packets.as_mut());
         packets.map(core::mem::take).unwrap_or_default()
     }
@@ -138,7 +165,8 @@ impl Observer {
                 qlog.on_packets(endpoint, *handle, &handshake, &self.rows);
             }
             if let Some(packets) = &mut self.packets {
-                packets.extend(self.rows.iter().map(|row| (*handle, *row)));
+                let state = endpoint.peek(*handle).map(SenderState::of).unwrap_or_default();
+                packets.extend(self.rows.iter().map(|row| (*handle, *row, state)));
             }
             true
         });

@@ -49,6 +49,8 @@ pub enum Sample {
         at_ns: u64,
         /// Congestion window in bytes.
         window_bytes: Option<u64>,
+        /// Slow-start threshold in bytes.
+        threshold_bytes: Option<u64>,
         /// Sent and not acknowledged, in bytes.
         in_flight_bytes: Option<u64>,
         /// Smoothed round-trip time.

@@ -13,6 +13,9 @@ pub const COUNT_MAX: u64 = 10_000_000;
 /// [`crate::run`]).
 pub const MESSAGE_BYTES_MIN: u64 = 16;
 
+/// Most bytes that a slow reader takes at once. Its buffer is as large.
+pub const READ_BYTES_MAX: u64 = 16 << 20;
+
 /// The size of a keystroke in bytes: that of an SSH packet with one character (RFC 4253 section 6,
 /// with a MAC of 16).
 pub const KEYSTROKE_BYTES: usize = 36;
@@ -32,6 +35,19 @@ pub enum Workload {
         /// For how long at most.
         #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
+    },
+    /// One file on one stream, to an application that reads slowly: at most so much at once, and
+    /// then nothing for a time.
+    SlowReader {
+        /// Length of the file in bytes.
+        #[serde(with = "text::bytes")]
+        bytes: u64,
+        /// Most that it reads at once, in bytes.
+        #[serde(with = "text::bytes")]
+        read_bytes: u64,
+        /// Time for which it is busy with what it has read.
+        #[serde(with = "text::duration")]
+        every: Duration,
     },
     /// Many files one after another, each on a stream of its own, this many at a time.
     Files {
@@ -73,6 +89,24 @@ pub enum Workload {
         #[serde(with = "text::duration")]
         deadline: Duration,
     },
+    /// Messages of a source that sends at random, each of use only until its deadline. The first is
+    /// sent at once, all follow from the seed.
+    RandomMessages {
+        /// Pattern in time.
+        arrivals: Arrivals,
+        /// Mean time between two, while the source sends.
+        #[serde(with = "text::duration")]
+        every: Duration,
+        /// Size of each in bytes.
+        #[serde(with = "text::bytes")]
+        bytes: u64,
+        /// Length of the run.
+        #[serde(with = "text::duration")]
+        duration: Duration,
+        /// Time from its leaving within which a message is of use.
+        #[serde(with = "text::duration")]
+        deadline: Duration,
+    },
     /// Video: frames at a rate, every n-th a key frame that is larger. A frame is of use if it is
     /// whole and in time.
     Video {
@@ -102,6 +136,46 @@ pub enum Workload {
     },
 }
 
+/// A pattern of random arrivals.
+///
+/// In text: `{ kind = "poisson" }`, or
+/// `{ kind = "spells", on = "50ms", off = "150ms", shape = 1.4 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Arrivals {
+    /// A Poisson process: the times between messages are exponentially distributed.
+    Poisson,
+    /// Evenly in spells, with silence between. Many such sources with a `shape` below 2 are
+    /// together self-similar, with a Hurst parameter of (3 - shape) / 2 (Willinger, Taqqu, Sherman
+    /// and Wilson 1997).
+    Spells {
+        /// Mean length of a spell, whose first message leaves as it begins.
+        #[serde(with = "text::duration")]
+        on: Duration,
+        /// Mean length of a silence.
+        #[serde(with = "text::duration")]
+        off: Duration,
+        /// Shape of Pareto's distribution of both, above 1 and 100 at the most; without it both are
+        /// exponentially distributed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shape: Option<f64>,
+    },
+}
+
+impl Arrivals {
+    fn validate(&self) -> Result<(), String> {
+        let Arrivals::Spells { on, off, shape } = self else { return Ok(()) };
+        lasting("on", *on)?;
+        lasting("off", *off)?;
+        match shape {
+            Some(shape) if !(*shape > 1.0 && *shape <= 100.0) => {
+                Err(format!("shape: {shape} is not above 1 and at most 100"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -111,9 +185,11 @@ impl Workload {
     pub fn kind(&self) -> &'static str {
         match self {
             Workload::Bulk { .. } => "bulk",
+            Workload::SlowReader { .. } => "slow-reader",
             Workload::Files { .. } => "files",
             Workload::Requests { .. } => "requests",
             Workload::Messages { .. } => "messages",
+            Workload::RandomMessages { .. } => "random-messages",
             Workload::Video { .. } => "video",
             Workload::Keystrokes { .. } => "keystrokes",
         }
@@ -132,6 +208,12 @@ impl Workload {
                 at_least("bytes", bytes.unwrap_or(1), 1)?;
                 lasting("duration", duration.unwrap_or(Duration::from_secs(1)))
             }
+            Workload::SlowReader { bytes, read_bytes, every } => {
+                at_least("bytes", *bytes, 1)?;
+                at_least("read_bytes", *read_bytes, 1)?;
+                at_most("read_bytes", *read_bytes, READ_BYTES_MAX)?;
+                lasting("every", *every)
+            }
             Workload::Files { count, bytes, concurrency } => {
                 counted("count", u64::from(*count))?;
                 at_least("bytes", *bytes, 1)?;
@@ -142,6 +224,16 @@ impl Workload {
                 at_least("request_bytes", *request_bytes, 1)?;
                 at_least("answer_bytes", *answer_bytes, 1)?;
                 concurrent(*concurrency)
+            }
+            Workload::RandomMessages { arrivals, every, bytes, duration, deadline } => {
+                arrivals.validate().map_err(|why| format!("arrivals: {why}"))?;
+                let even = Workload::Messages {
+                    every: *every,
+                    bytes: *bytes,
+                    duration: *duration,
+                    deadline: *deadline,
+                };
+                even.validate()
             }
             Workload::Messages { every, bytes, duration, deadline } => {
                 lasting("every", *every)?;
@@ -181,7 +273,14 @@ impl Workload {
         match self {
             Workload::Bulk { bytes: None, duration } => *duration,
             Workload::Bulk { .. } | Workload::Files { .. } | Workload::Requests { .. } => None,
-            Workload::Messages { duration, .. } | Workload::Video { duration, .. } => Some(*duration),
+            // A reading takes at most so much, and all but the last are waited for.
+            Workload::SlowReader { bytes, read_bytes, every } => {
+                let waits = bytes.div_ceil((*read_bytes).max(1)).saturating_sub(1);
+                Some(every.saturating_mul(u32::try_from(waits).unwrap_or(u32::MAX)))
+            }
+            Workload::Messages { duration, .. }
+            | Workload::RandomMessages { duration, .. }
+            | Workload::Video { duration, .. } => Some(*duration),
             Workload::Keystrokes { count, every } => Some(every.saturating_mul(*count)),
         }
     }
@@ -195,13 +294,22 @@ pub fn can_carry(workload: &Workload, capabilities: &Capabilities) -> Result<(),
     let (streams, messages) = (capabilities.streams, capabilities.messages);
     let lacks = |what: &str| Err(format!("{} needs {what}, and the transport has none", workload.kind()));
     match workload {
-        Workload::Bulk { .. } | Workload::Files { .. } | Workload::Requests { .. } if !streams => {
+        Workload::Bulk { .. }
+        | Workload::SlowReader { .. }
+        | Workload::Files { .. }
+        | Workload::Requests { .. }
+            if !streams =>
+        {
             lacks("reliable streams")
         }
-        Workload::Messages { .. } | Workload::Video { .. } if !messages => lacks("messages"),
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } if !messages => {
+            lacks("messages")
+        }
         Workload::Keystrokes { .. } if !streams && !messages => lacks("streams or messages"),
         Workload::Keystrokes { .. } if !streams => fits(capabilities, KEYSTROKE_BYTES as u64),
-        Workload::Messages { .. } | Workload::Video { .. } => fits(capabilities, 2 * MESSAGE_BYTES_MIN),
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            fits(capabilities, 2 * MESSAGE_BYTES_MIN)
+        }
         _ => Ok(()),
     }
 }
@@ -311,6 +419,22 @@ mod tests {
             ("kind = 'files'\ncount = 1\nbytes = 1\nconcurrency = 0", "concurrency: 0 is less than 1"),
             ("kind = 'requests'\ncount = 1\nrequest_bytes = 0\nanswer_bytes = 1", "request_bytes: 0 is"),
             ("kind = 'keystrokes'\ncount = 1\nevery = '0s'", "every: is 0"),
+            ("kind = 'slow-reader'\nbytes = 9\nread_bytes = 0\nevery = '1s'", "read_bytes: 0 is less than 1"),
+            (
+                "kind = 'slow-reader'\nbytes = 9\nread_bytes = '1GB'\nevery = '1s'",
+                "read_bytes: 1000000000 is more",
+            ),
+            ("kind = 'slow-reader'\nbytes = 9\nread_bytes = 9\nevery = '0s'", "every: is 0"),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'spells', on = '1s', off = '1s', shape = 1.0 }\n\
+                 every = '1ms'\nbytes = 16\nduration = '1s'\ndeadline = '1s'",
+                "arrivals: shape: 1 is not above 1",
+            ),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'poisson' }\n\
+                 every = '1us'\nbytes = 16\nduration = '1000s'\ndeadline = '1s'",
+                "duration: makes 1000000000 messages",
+            ),
             (
                 "kind = 'messages'\nevery = '1us'\nbytes = 16\nduration = '1000s'\ndeadline = '1s'",
                 "duration: makes 1000000000 messages",

@@ -11,7 +11,7 @@ use uts_traffic::clock::Clock;
 use uts_traffic::measure::Sample;
 use uts_traffic::run::{self, CutShort, Outcome, RunError, RunOptions};
 use uts_traffic::transport::{Capabilities, Local, Session, Status, Stream, TransportError};
-use uts_traffic::workload::Workload;
+use uts_traffic::workload::{Arrivals, Workload};
 
 const ALL: Capabilities =
     Capabilities { streams: true, messages: true, message_bytes_max: 1 << 20, protected: false };
@@ -99,6 +99,7 @@ fn over(workload: &Workload, capabilities: Capabilities, there: Link) -> Both {
 
 const BULK: Workload = Workload::Bulk { bytes: Some(1_000_000), duration: None };
 const FOR_A_TIME: Workload = Workload::Bulk { bytes: None, duration: Some(ms(2000)) };
+const SLOW: Workload = Workload::SlowReader { bytes: 100_000, read_bytes: 500, every: ms(10) };
 const FILES: Workload = Workload::Files { count: 10, bytes: 10_000, concurrency: 2 };
 const MANY_FILES: Workload = Workload::Files { count: 60, bytes: 10_000, concurrency: 2 };
 const REQUESTS: Workload =
@@ -152,6 +153,20 @@ fn a_bulk_transfer_for_a_time_counts_what_arrived_in_it() {
     let run = over(&both_bounds, ALL, Link::default());
     run.assert_value("completion", 1.010_008);
     assert!(run.at < ms(1100));
+}
+
+/// The link has 1 MB a second, the reader takes 500 bytes in 10 ms: 200 readings, the last of which
+/// nobody waits for.
+#[test]
+fn a_slow_reader_takes_as_long_as_it_reads() {
+    let run = over(&SLOW, ALL, Link::default());
+    run.assert_whole();
+    run.assert_value("delivered", 100_000.0);
+    assert_eq!(SLOW.lasts(), Some(ms(1990)));
+    // After the way of 10 ms, and the first packet with the header before it.
+    let completion = run.value("completion");
+    assert!((2.0..2.02).contains(&completion), "{completion}");
+    run.assert_value("goodput", 8e5 / completion);
 }
 
 #[test]
@@ -273,6 +288,25 @@ fn frames_are_of_use_when_whole() {
     whole.assert_value("wasted", 0.0);
 }
 
+/// Both ends know from the seed what is due when, so that what is missing is known.
+#[test]
+fn random_messages_are_due_when_both_ends_say() {
+    let every = ms(20);
+    let spells = Arrivals::Spells { on: ms(100), off: ms(300), shape: Some(1.5) };
+    for arrivals in [Arrivals::Poisson, spells] {
+        let random =
+            Workload::RandomMessages { arrivals, every, bytes: 160, duration: ms(2000), deadline: ms(50) };
+        let lossy = Link { lost: |n| n % 10 == 3, ..Link::default() };
+        let run = over(&random, DATAGRAMS, lossy);
+        run.assert_whole();
+        let due = run.value("due");
+        assert!((5.0..140.0).contains(&due) && due != 100.0, "{due}, seed 11");
+        run.assert_value("sent", 160.0 * due);
+        run.assert_value("missing", ((due + 6.0) / 10.0).floor());
+        run.assert_value("late", 0.0);
+    }
+}
+
 #[test]
 fn keystrokes_are_echoed() {
     for capabilities in [ALL, DATAGRAMS] {
@@ -319,7 +353,7 @@ fn a_stalled_transport_yields_what_there_is() {
         let gave_up = Some(CutShort::GaveUp(GIVE_UP));
         assert_eq!(run.client.cut_short, gave_up, "{kind}");
         match workload {
-            Workload::Messages { .. } | Workload::Video { .. } => {
+            Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
                 let in_time = run.value("in_time");
                 assert!((0.05..0.5).contains(&in_time), "{kind}: {in_time}");
             }
@@ -331,6 +365,7 @@ fn a_stalled_transport_yields_what_there_is() {
                 run.assert_value("goodput", delivered * 8.0 / 100.0);
                 assert_eq!(run.find("completion"), None);
             }
+            Workload::SlowReader { .. } => unreachable!("not among them"),
             Workload::Files { .. } => {
                 assert!(run.value("files") > 0.0 && run.find("completion").is_none(), "{kind}");
             }

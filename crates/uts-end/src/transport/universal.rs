@@ -413,12 +413,13 @@ impl Session for UniversalSession {
 
     fn status(&self) -> Option<Status> {
         let (stats, facts) = (self.connection.stats(), self.connection.facts());
-        let seen = self.connection.inspect(|c| (c.congestion(), c.in_flight_bytes()));
-        let (congestion, in_flight) = seen.unwrap_or((None, 0));
+        let seen =
+            self.connection.inspect(|c| (c.congestion(), c.slow_start_threshold(), c.in_flight_bytes()));
+        let (congestion, threshold_bytes, in_flight) = seen.unwrap_or((None, None, 0));
         Some(Status {
             // A profile without congestion control has no window.
             window_bytes: congestion.map(|(_, bytes)| bytes).filter(|bytes| *bytes != u64::MAX),
-            threshold_bytes: None,
+            threshold_bytes,
             in_flight_bytes: Some(in_flight),
             rtt: Some(facts.rtt_smoothed).filter(|rtt| !rtt.is_zero()),
             sent_packets: Some(stats.packets_sent),

@@ -80,13 +80,37 @@ fn without_sources(case: &Case, world: &str) -> Option<String> {
     ))
 }
 
-/// Mean and 99th percentile (nearest rank) of the time that packets were in a queue.
-fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
-    all_s.sort_by(f64::total_cmp);
-    let rank = (all_s.len() as f64 * 0.99).ceil() as usize;
-    let Some(p99) = all_s.get(rank.saturating_sub(1)) else { return Vec::new() };
-    let mean = all_s.iter().sum::<f64>() / all_s.len() as f64;
-    vec![Figure::new("", "queue_sojourn_mean", mean, "s"), Figure::new("", "queue_sojourn_p99", *p99, "s")]
+/// The packets that passed the slowest link on the way of the first flow's data, in its direction.
+#[derive(Debug, Default)]
+struct Passed {
+    sojourns_s: Vec<f64>,
+    lengths: Vec<u64>,
+}
+
+impl Passed {
+    /// One more: how long it was in the queue, and its length in bytes.
+    fn add(&mut self, sojourn_s: f64, bytes: u64) {
+        self.sojourns_s.push(sojourn_s);
+        self.lengths.push(bytes);
+    }
+
+    /// Mean and 99th percentile (nearest rank) of the time that they were in the queue, how many
+    /// they were, and how many of them were less than half as long as the longest.
+    fn figures(mut self) -> Vec<Figure> {
+        self.sojourns_s.sort_by(f64::total_cmp);
+        let count = self.sojourns_s.len() as f64;
+        let rank = (count * 0.99).ceil() as usize;
+        let Some(p99) = self.sojourns_s.get(rank.saturating_sub(1)) else { return Vec::new() };
+        let mean = self.sojourns_s.iter().sum::<f64>() / count;
+        let longest = self.lengths.iter().max().copied().unwrap_or(0);
+        let small = self.lengths.iter().filter(|bytes| **bytes < longest.div_ceil(2)).count();
+        vec![
+            Figure::new("", "queue_sojourn_mean", mean, "s"),
+            Figure::new("", "queue_sojourn_p99", *p99, "s"),
+            Figure::new("", "packets_passed", count, "1"),
+            Figure::new("", "packets_small", small as f64, "1"),
+        ]
+    }
 }
 
 /// Lines of a CSV file by their columns.
@@ -97,4 +121,28 @@ fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T
         take(row.with_context(|| file.display().to_string())?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 1500 bytes the half is 750, which is not small.
+    #[test]
+    fn small_packets_are_below_half_of_the_longest() {
+        let mut passed = Passed::default();
+        for bytes in [1500, 749, 750, 40, 1499] {
+            passed.add(0.25, bytes);
+        }
+        let values: Vec<(String, f64)> =
+            passed.figures().into_iter().map(|figure| (figure.name, figure.value)).collect();
+        let expected = [
+            ("queue_sojourn_mean", 0.25),
+            ("queue_sojourn_p99", 0.25),
+            ("packets_passed", 5.0),
+            ("packets_small", 2.0),
+        ];
+        assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), value)));
+        assert!(Passed::default().figures().is_empty(), "nothing passed");
+    }
 }

@@ -57,11 +57,11 @@ pub(super) fn write(
                     data: *data,
                     frames: FrameKinds::default(),
                 }),
-                Sample::Status { at_ns, window_bytes, in_flight_bytes, rtt } => {
+                Sample::Status { at_ns, window_bytes, threshold_bytes, in_flight_bytes, rtt } => {
                     qlog.packets(CONNECTION, &core::mem::take(&mut rows));
                     let figures = Figures {
                         window_bytes: window_bytes.unwrap_or(0),
-                        threshold_bytes: 0,
+                        threshold_bytes: threshold_bytes.unwrap_or(0),
                         in_flight_bytes: in_flight_bytes.unwrap_or(0),
                         rtt_smoothed: rtt.unwrap_or_default(),
                         rtt_min: Default::default(),

@@ -258,6 +258,7 @@ struct Passed {
     queue_bytes: u64,
     sojourn_s: f64,
     dropped: Option<String>,
+    bytes: u64,
 }
 
 /// The relay's own record as the run's. Data go forward, whichever end is the server.
@@ -267,16 +268,16 @@ fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Out
         "bwd" => format!("{path} backward"),
         _ => format!("{path} both"),
     };
-    let mut sojourns_s = Vec::new();
+    let mut through = super::Passed::default();
     super::read_rows(file, |row: Passed| {
         let passed = row.dropped.is_none();
         if passed && row.dir == "fwd" {
-            sojourns_s.push(row.sojourn_s);
+            through.add(row.sojourn_s, row.bytes);
         }
         let sojourn_ms = passed.then_some(row.sojourn_s * 1e3);
         samples.add_queue(&link(&row.dir), row.t_s, row.queue_packets, row.queue_bytes, sojourn_ms);
     })?;
-    outcome.measures.extend(super::sojourns(sojourns_s));
+    outcome.measures.extend(through.figures());
     let mut changes = file.as_os_str().to_owned();
     changes.push(".changes.csv");
     super::read_rows(Path::new(&changes), |(t_s, dir, change): (f64, String, String)| {

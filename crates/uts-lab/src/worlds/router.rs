@@ -23,6 +23,7 @@ use uts_router::tcp_probe::TcpProbe;
 use uts_router::{
     Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
 };
+use uts_traffic::transport::Status;
 
 /// Bytes of each packet that a pcap keeps: headers, and the beginning of what they carry.
 const SNAP_BYTES: u32 = 160;
@@ -359,6 +360,7 @@ struct Passage {
     t_s: f64,
     path: usize,
     dir: String,
+    len: u64,
     packets: u64,
     bytes: u64,
     sojourn_s: f64,
@@ -371,16 +373,16 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
         let dir = if flow.from.starts_with("server") { "bwd" } else { "fwd" };
         Some((derived::bottleneck(case, flow)?.0, dir))
     });
-    let mut sojourns_s = Vec::new();
+    let mut through = super::Passed::default();
     super::read_rows(file, |row: Passage| {
         let passed = row.dropped.is_none();
         if passed && bottleneck.is_some_and(|(path, dir)| path == row.path && dir == row.dir) {
-            sojourns_s.push(row.sojourn_s);
+            through.add(row.sojourn_s, row.len);
         }
         let sojourn_ms = passed.then_some(row.sojourn_s * 1e3);
         samples.add_queue(&link_name(case, row.path, &row.dir), row.t_s, row.packets, row.bytes, sojourn_ms);
     })?;
-    outcome.measures.extend(super::sojourns(sojourns_s));
+    outcome.measures.extend(through.figures());
     Ok(())
 }
 
@@ -434,12 +436,13 @@ fn take_sequences(file: &Path, flows: &[Running<'_>], samples: &mut Samples) -> 
         let data_dir = if flow.from.starts_with("server") { "bwd" } else { "fwd" };
         if row.dir != data_dir {
             if let Some(ack) = row.ack.and_then(|ack| u64::try_from(ack).ok()) {
-                samples.add_sequence(&flow.name, row.t_s, "acked", ack);
+                samples.add_sequence(&flow.name, row.t_s, "acked", ack, &Status::default());
             }
         } else if row.len > 0 {
             let kind = if row.seq < highest[i] { "repeated" } else { "sent" };
             highest[i] = highest[i].max(row.seq + 1);
-            samples.add_sequence(&flow.name, row.t_s, kind, u64::try_from(row.seq).unwrap_or(0));
+            let position = u64::try_from(row.seq).unwrap_or(0);
+            samples.add_sequence(&flow.name, row.t_s, kind, position, &Status::default());
         }
     })
 }

@@ -1,6 +1,6 @@
 //! The world in virtual time: a case on one core, the same figures on any machine.
 
-use super::{Room, World, ends};
+use super::{Passed, Room, World, ends};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
 use crate::experiment::file::{ALL_HOSTS, Topology, WorldKind};
@@ -15,10 +15,12 @@ use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
 use uts_record::run::{Figure, LinkStats};
 use uts_record::samples::Samples;
 use uts_sim::cost::Costs;
+use uts_sim::host::SenderState;
 use uts_sim_world::{
     self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord, SimSource, SourceResult,
 };
 use uts_traffic::measure::Sample;
+use uts_traffic::transport::Status;
 
 /// Cases in virtual time, one for each core.
 #[derive(Debug, Default)]
@@ -57,7 +59,7 @@ impl World for SimWorld {
         }
         // Virtual time takes no processor of its hosts.
         outcome.cpu.clear();
-        outcome.measures.extend(super::sojourns(taker.sojourns_s));
+        outcome.measures.extend(taker.passed.figures());
         outcome.measures.extend(background(&result.sources, result.elapsed));
         let link = |(name, direction, stats)| LinkStats { link: format!("{name} {direction}"), stats };
         outcome.links = result.links.into_iter().map(link).collect();
@@ -178,7 +180,7 @@ struct Taker<'c> {
     samples: Samples,
     /// The hop and the direction whose queue the first flow's data wait in.
     bottleneck: Option<(usize, Direction)>,
-    sojourns_s: Vec<f64>,
+    passed: Passed,
 }
 
 impl<'c> Taker<'c> {
@@ -188,7 +190,7 @@ impl<'c> Taker<'c> {
             let direction = if is_backward { Direction::Backward } else { Direction::Forward };
             Some((derived::bottleneck(case, flow)?.0, direction))
         });
-        Taker { case, stop, samples: Samples::default(), bottleneck, sojourns_s: Vec::new() }
+        Taker { case, stop, samples: Samples::default(), bottleneck, passed: Passed::default() }
     }
 
     fn link(&self, link: usize, direction: &str) -> Option<String> {
@@ -205,7 +207,7 @@ impl Recorder for Taker<'_> {
         }
     }
 
-    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
+    fn packet(&mut self, flow: usize, role: Role, row: &TraceRow, state: &SenderState) {
         let (Some(flow), Role::Client, Some((_, position))) = (self.case.flows.get(flow), role, row.data)
         else {
             return;
@@ -217,7 +219,13 @@ impl Recorder for Taker<'_> {
             TraceKind::Lost | TraceKind::Received => return,
         };
         let t_s = row.at.since(uts_functions::Time::ZERO).as_secs_f64();
-        self.samples.add_sequence(&flow.name, t_s, kind, position);
+        let state = Status {
+            window_bytes: state.window_bytes,
+            threshold_bytes: state.threshold_bytes,
+            in_flight_bytes: Some(state.in_flight_bytes),
+            ..Status::default()
+        };
+        self.samples.add_sequence(&flow.name, t_s, kind, position, &state);
     }
 
     fn passage(&mut self, link: usize, direction: Direction, passage: &Passage) {
@@ -225,7 +233,7 @@ impl Recorder for Taker<'_> {
         let passed = passage.dropped.is_none();
         let sojourn_s = passage.sojourn_ns() as f64 / 1e9;
         if passed && self.bottleneck == Some((link, direction)) {
-            self.sojourns_s.push(sojourn_s);
+            self.passed.add(sojourn_s, passage.len as u64);
         }
         let (t_s, sojourn_ms) = (passage.arrived_ns as f64 / 1e9, passed.then_some(sojourn_s * 1e3));
         self.samples.add_queue(&name, t_s, passage.queue_packets, passage.queue_bytes, sojourn_ms);

@@ -25,7 +25,7 @@ pub(super) struct Quantity {
 }
 
 /// Names by the part before the quantile.
-const NAMES: [(&str, &str, Option<Better>); 21] = [
+const NAMES: [(&str, &str, Option<Better>); 23] = [
     ("goodput", "Goodput", Some(Better::Higher)),
     ("goodput_share", "Goodput, share of the link’s rate", Some(Better::Higher)),
     ("completion", "Completion time", Some(Better::Lower)),
@@ -42,6 +42,8 @@ const NAMES: [(&str, &str, Option<Better>); 21] = [
     ("missing", "Missing", Some(Better::Lower)),
     ("wasted", "Bytes wasted", Some(Better::Lower)),
     ("queue_sojourn", "Time in the bottleneck’s queue", Some(Better::Lower)),
+    ("packets_passed", "Packets through the bottleneck", None),
+    ("packets_small", "Of these, small", Some(Better::Lower)),
     ("fairness", "Jain’s index of fairness", Some(Better::Higher)),
     ("cpu", "Processor time of both ends", Some(Better::Lower)),
     ("loss", "Loss", Some(Better::Lower)),

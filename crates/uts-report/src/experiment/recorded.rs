@@ -373,6 +373,7 @@ mod tests {
             window_bytes: None,
             in_flight_bytes: Some(in_flight),
             rtt_ms: None,
+            threshold_bytes: None,
         };
         let row = |t_s, in_flight| named("", t_s, in_flight);
         let times = |rows: Vec<Window>| rows.iter().map(|r| r.t_s).collect::<Vec<_>>();

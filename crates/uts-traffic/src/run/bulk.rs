@@ -14,6 +14,24 @@ use core::time::Duration;
 /// The start of the client on the common clock.
 const HEADER_BYTES: usize = 8;
 
+/// The pace of the server's application.
+pub(super) struct Reader {
+    bytes_max: usize,
+    busy: Duration,
+}
+
+impl Reader {
+    /// As fast as it can.
+    pub fn eager() -> Self {
+        Reader { bytes_max: SLICE_MAX, busy: Duration::ZERO }
+    }
+
+    /// At most so many bytes at once, and then busy with them.
+    pub fn slow(bytes_max: u64, busy: Duration) -> Self {
+        Reader { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), busy }
+    }
+}
+
 pub(super) async fn drive(
     run: &Run<'_>,
     bytes: Option<u64>,
@@ -47,6 +65,7 @@ pub(super) async fn serve(
     run: &Run<'_>,
     bytes: Option<u64>,
     duration: Option<Duration>,
+    reader: &Reader,
 ) -> Result<Outcome, RunError> {
     let progress = Progress::new(run);
     let start_ns = Cell::new(run.started_ns);
@@ -59,7 +78,7 @@ pub(super) async fn serve(
         }
         start_ns.set(u64::from_be_bytes(header));
         let ends_ns = duration.map_or(u64::MAX, |d| start_ns.get().saturating_add(nanos(d)));
-        match run.until(ends_ns, receive(run, &mut *stream.receive, &progress)).await {
+        match run.until(ends_ns, receive(run, &mut *stream.receive, reader, &progress)).await {
             // The time is over, and what still comes does not count.
             None => {}
             Some(Err(error)) => return Err(error),
@@ -95,12 +114,20 @@ pub(super) async fn serve(
 }
 
 /// Reads and checks the file to its end.
-async fn receive(run: &Run<'_>, stream: &mut dyn ReceiveStream, progress: &Progress<'_>) -> Result<(), Stop> {
-    let mut buffer = vec![0; SLICE_MAX];
+async fn receive(
+    run: &Run<'_>,
+    stream: &mut dyn ReceiveStream,
+    reader: &Reader,
+    progress: &Progress<'_>,
+) -> Result<(), Stop> {
+    let mut buffer = vec![0; reader.bytes_max];
     loop {
         let n = stream.read(&mut buffer).await?;
         let Some(read) = buffer.get(..n).filter(|read| !read.is_empty()) else { return Ok(()) };
         run.check("the file", 0, progress.bytes.get(), read)?;
         progress.add(n as u64);
+        if !reader.busy.is_zero() {
+            run.clock.sleep_until(run.now_ns().saturating_add(nanos(reader.busy))).await;
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Keystrokes at a person's pace, each echoed: on one stream, or as messages if a transport has no
 //! streams.
 
+use super::arrivals::exponential;
 use super::{Outcome, QUIET, Run, RunError, Stop, count as counted, nanos, read_exact};
 use crate::measure::{Sample, Spans};
 use crate::transport::{Stream, TransportError};
@@ -10,7 +11,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use futures_util::future::try_join;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 /// Distinguishes the random times from the random contents of the same seed.
 const TIMES: u64 = 0x6b65_7973;
@@ -24,9 +25,7 @@ fn due_ns(seed: u64, count: u32, every: Duration) -> Vec<u64> {
     (0..count)
         .map(|_| {
             let due = at;
-            // In (0, 1], so that the logarithm is finite.
-            let uniform = ((random.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
-            at += -libm::log(uniform) * every.as_nanos() as f64;
+            at += exponential(&mut random) * every.as_nanos() as f64;
             due as u64
         })
         .collect()

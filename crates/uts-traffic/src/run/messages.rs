@@ -20,6 +20,8 @@ pub(super) struct Plan {
     /// The n-th is due this many nanoseconds after the start: `n * numerator / denominator`.
     numerator_ns: u64,
     denominator: u64,
+    /// Where the instants are random: the n-th is due this many nanoseconds after the start.
+    at_ns: Vec<u64>,
     /// Every so many is of the first size, the others of the second.
     key_every: u32,
     key_bytes: u32,
@@ -30,7 +32,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Of a valid workload of messages or video.
-    pub fn new(workload: &Workload) -> Plan {
+    pub fn new(workload: &Workload, seed: u64) -> Plan {
         let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         match *workload {
             Workload::Video { frames_per_s, rate_bps, key_every, key_factor, duration, deadline } => {
@@ -40,6 +42,7 @@ impl Plan {
                     count: u32::try_from(frames).unwrap_or(u32::MAX),
                     numerator_ns: 1_000_000_000,
                     denominator: u64::from(frames_per_s),
+                    at_ns: Vec::new(),
                     key_every,
                     key_bytes: size(key),
                     other_bytes: size(other),
@@ -47,10 +50,16 @@ impl Plan {
                     duration,
                 }
             }
+            Workload::RandomMessages { arrivals, every, bytes, duration, deadline } => {
+                let even = Plan::new(&Workload::Messages { every, bytes, duration, deadline }, seed);
+                let at_ns = super::arrivals::instants(seed, &arrivals, every, duration);
+                Plan { count: u32::try_from(at_ns.len()).unwrap_or(u32::MAX), at_ns, ..even }
+            }
             Workload::Messages { every, bytes, duration, deadline } => Plan {
                 count: u32::try_from(div_ceil(duration, every)).unwrap_or(u32::MAX),
                 numerator_ns: nanos(every),
                 denominator: 1,
+                at_ns: Vec::new(),
                 key_every: 1,
                 key_bytes: size(bytes),
                 other_bytes: size(bytes),
@@ -61,6 +70,7 @@ impl Plan {
                 count: 0,
                 numerator_ns: 0,
                 denominator: 1,
+                at_ns: Vec::new(),
                 key_every: 1,
                 key_bytes: 0,
                 other_bytes: 0,
@@ -76,6 +86,9 @@ impl Plan {
 
     /// When a message is due after the start.
     fn due_ns(&self, index: u32) -> u64 {
+        if let Some(at_ns) = self.at_ns.get(index as usize) {
+            return *at_ns;
+        }
         let exact = u128::from(index) * u128::from(self.numerator_ns) / u128::from(self.denominator.max(1));
         u64::try_from(exact).unwrap_or(u64::MAX)
     }

@@ -6,10 +6,10 @@
 //!
 //! | workload | the client (`drive`) tells | the server (`serve`) tells |
 //! | --- | --- | --- |
-//! | bulk | `sent` | `delivered`, `goodput`, and `completion` if bytes were asked for and all came |
+//! | bulk, slow-reader | `sent` | `delivered`, `goodput`, and `completion` if bytes were asked for and all came |
 //! | files | `sent` | `delivered`, `goodput`, `files`, `file_*`, and `completion` if all came |
 //! | requests | `answered`, `requests_per_s`, `request_*`, and `completion` if all were answered | `served` |
-//! | messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
+//! | messages, random-messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
 //! | keystrokes | `typed`, `missing`, `echo_*` | `echoed` |
 //!
 //! `NAME_*` is `_p50`, `_p90`, `_p99`, `_max` and `_mean` in milliseconds, of those that arrived;
@@ -26,6 +26,7 @@
 //! and `video` count as late what came whole but after its deadline, as missing what did not come
 //! whole at all, and as wasted all bytes that came of either.
 
+mod arrivals;
 mod bulk;
 mod files;
 mod keystrokes;
@@ -119,14 +120,15 @@ pub async fn drive(
     let run = Run::new(workload, session, clock, options, observer)?;
     match workload {
         Workload::Bulk { bytes, duration } => bulk::drive(&run, *bytes, *duration).await,
+        Workload::SlowReader { bytes, .. } => bulk::drive(&run, Some(*bytes), None).await,
         Workload::Files { count, bytes, concurrency } => {
             files::drive(&run, *count, *bytes, *concurrency).await
         }
         Workload::Requests { count, request_bytes, answer_bytes, concurrency } => {
             requests::drive(&run, *count, *request_bytes, *answer_bytes, *concurrency).await
         }
-        Workload::Messages { .. } | Workload::Video { .. } => {
-            messages::drive(&run, &messages::Plan::new(workload)).await
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            messages::drive(&run, &messages::Plan::new(workload, options.seed)).await
         }
         Workload::Keystrokes { count, every } => keystrokes::drive(&run, *count, *every).await,
     }
@@ -145,13 +147,18 @@ pub async fn serve(
 ) -> Result<Outcome, RunError> {
     let run = Run::new(workload, session, clock, options, observer)?;
     match workload {
-        Workload::Bulk { bytes, duration } => bulk::serve(&run, *bytes, *duration).await,
+        Workload::Bulk { bytes, duration } => {
+            bulk::serve(&run, *bytes, *duration, &bulk::Reader::eager()).await
+        }
+        Workload::SlowReader { bytes, read_bytes, every } => {
+            bulk::serve(&run, Some(*bytes), None, &bulk::Reader::slow(*read_bytes, *every)).await
+        }
         Workload::Files { count, bytes, .. } => files::serve(&run, *count, *bytes).await,
         Workload::Requests { count, request_bytes, answer_bytes, .. } => {
             requests::serve(&run, *count, *request_bytes, *answer_bytes).await
         }
-        Workload::Messages { .. } | Workload::Video { .. } => {
-            messages::serve(&run, &messages::Plan::new(workload)).await
+        Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+            messages::serve(&run, &messages::Plan::new(workload, options.seed)).await
         }
         Workload::Keystrokes { count, every } => keystrokes::serve(&run, *count, *every).await,
     }
@@ -178,6 +185,7 @@ pub fn sample_now(session: &dyn Session, clock: &dyn Clock, observer: &dyn Obser
         observer.sample(Sample::Status {
             at_ns: clock.now_ns(),
             window_bytes: status.window_bytes,
+            threshold_bytes: status.threshold_bytes,
             in_flight_bytes: status.in_flight_bytes,
             rtt: status.rtt,
         });

@@ -67,13 +67,17 @@ impl UniversalSettings {
     /// contradict each other.
     pub fn requirements(&self, workload: &Workload) -> std::result::Result<Requirements, String> {
         let lifetime = match workload {
-            Workload::Messages { deadline, .. } | Workload::Video { deadline, .. } => Some(*deadline),
+            Workload::Messages { deadline, .. }
+            | Workload::RandomMessages { deadline, .. }
+            | Workload::Video { deadline, .. } => Some(*deadline),
             _ => None,
         };
         let natural = match workload {
-            Workload::Bulk { .. } | Workload::Files { .. } => Preset::Bulk,
+            Workload::Bulk { .. } | Workload::SlowReader { .. } | Workload::Files { .. } => Preset::Bulk,
             Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
-            Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
+            Workload::Messages { .. } | Workload::RandomMessages { .. } | Workload::Video { .. } => {
+                Preset::Timely
+            }
         };
         let until = || match lifetime {
             Some(lifetime) => Ok(lifetime),
