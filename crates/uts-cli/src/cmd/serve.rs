@@ -256,8 +256,8 @@ async fn serve_client<L: Link>(
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &address).await,
         }
     };
-    // It lives until the client is told: flows that it drops are reset, and the client would hear that
-    // first.
+    // It lives until the client is told: flows that it drops are reset, and the client would hear
+    // that first.
     tokio::pin!(serving);
     let served = tokio::select! {
         served = &mut serving => Some(served),

@@ -164,8 +164,8 @@ impl Blast {
             Strategy::FromFirst => missing.start..last.end,
             Strategy::Selective => return missing.clone(),
         };
-        // A pass in which nothing is lost may never come: passes to wait for grow exponentially with
-        // the packets of a unit.
+        // A pass in which nothing is lost may never come: passes to wait for grow exponentially
+        // with the packets of a unit.
         let bytes = missing.end.saturating_sub(missing.start).max(1);
         if orders.count(first.start) < (last.end - first.start).div_ceil(bytes) {
             orders.last.range = whole;

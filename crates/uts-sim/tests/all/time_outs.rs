@@ -168,8 +168,8 @@ fn a_time_out_stays_doubled_until_a_round_trip_is_measured() {
     }
 }
 
-/// All packets come late, for the time-out is that of a path that was shorter: they measure it anew,
-/// also where time-outs double nothing.
+/// All packets come late, for the time-out is that of a path that was shorter: they measure it
+/// anew, also where time-outs double nothing.
 #[test]
 fn a_round_trip_longer_than_the_time_out_is_learnt() {
     let findings = ["overtaken", "duplicates", "expiry", "expiry(back-off=0)", "status"];

@@ -75,8 +75,8 @@ fn a_late_packet_is_not_taken_for_one_to_come() {
     }
 }
 
-/// P-5: where nothing checks numbers none is completed wrongly, of whatever age it is: a packet that
-/// came twice is no packet that is still to come.
+/// P-5: where nothing checks numbers none is completed wrongly, of whatever age it is: a packet
+/// that came twice is no packet that is still to come.
 #[test]
 fn a_copy_of_an_early_packet_is_a_copy_where_nothing_checks_numbers() {
     let identities = Identities::new().expect("keys");

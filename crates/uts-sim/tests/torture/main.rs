@@ -26,9 +26,9 @@ use uts_sim::{Happening, World, WorldConfig};
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
-/// Longer than any transfer here stands still. Time-outs of a minute on a path that loses a third of
-/// all packets make some very slow: a message of a hundred packets, each lost several times, or as
-/// many passes of a blast. What repeats without a wait runs out of steps long before.
+/// Longer than any transfer here stands still. Time-outs of a minute on a path that loses a third
+/// of all packets make some very slow: a message of a hundred packets, each lost several times, or
+/// as many passes of a blast. What repeats without a wait runs out of steps long before.
 const PATIENCE: Duration = Duration::from_secs(100_000);
 
 /// Longer than any transfer here takes on the slowest path.

@@ -119,9 +119,9 @@ impl Connection {
         Ok(epoch)
     }
 
-    /// Asks for a new epoch of a group with the profile that it has. Where the group has yet to follow
-    /// group 0 in what is shared, a request for what it has would be refused (exchange.md X-29): it
-    /// follows by the same request.
+    /// Asks for a new epoch of a group with the profile that it has. Where the group has yet to
+    /// follow group 0 in what is shared, a request for what it has would be refused (exchange.md
+    /// it follows by the same request.
     pub(in crate::connection) fn request_renewal(
         &mut self,
         now: Time,

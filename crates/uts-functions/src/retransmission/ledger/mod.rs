@@ -28,8 +28,8 @@ pub use entry::{Carried, Run};
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
 
-/// Lost packets that are remembered of an age and the half of it, in packets, where there is no room
-/// for all.
+/// Lost packets that are remembered of an age and the half of it, in packets, where there is no
+/// room for all.
 const LOST_OF_AGE: u64 = 64;
 
 /// Packets that are remembered although they do not ask for an acknowledgement: so many at the
@@ -441,8 +441,8 @@ impl<T: Carried> Ledger<T> {
         self.lost.insert(at, (number, sent.clone()));
     }
 
-    /// Makes room for packets that are lost. However many are lost in a round trip that is not known
-    /// yet, some are remembered until they are reported (retransmission.md R-24).
+    /// Makes room for packets that are lost. However many are lost in a round trip that is not
+    /// known yet, some are remembered until they are reported (retransmission.md R-24).
     fn thin_out_lost(&mut self) {
         let (next, mut before) = (self.next, None);
         self.lost.retain(|(number, _)| {
