@@ -90,6 +90,6 @@ mod tests {
         let (_, asked) = looked(None, 0).await;
         assert!(asked.first().is_some_and(|at| (220..300).contains(at)), "{:?}", asked.first());
         // While it was looked for it was heard.
-        assert_eq!(looked(Some(229), 0).await.1, Vec::<u64>::new());
+        assert_eq!(looked(Some(223), 0).await.1, Vec::<u64>::new());
     }
 }
