@@ -36,6 +36,10 @@ pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
 pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
 
+/// Bytes of a packet number that nothing checks, at the least: as few as 2^7 others would make
+/// another of a number of one byte.
+const UNCHECKED_BYTES_MIN: u8 = 2;
+
 /// Bytes of answers to path challenges that may be in flight beyond the window.
 const ANSWERS_BYTES: u64 = 2048;
 
@@ -365,13 +369,14 @@ impl Outbound {
     }
 
     /// The number of a packet that is about to be sent under a stack, as its header says it. Where
-    /// nothing finds a number that was completed wrongly it has so many bytes that none can be
+    /// nothing finds a number that was completed wrongly it has so many bytes that hardly any is
     /// (P-5).
     pub fn truncated(&self, stack: &SendStack, number: u64) -> TruncatedNumber {
         if stack.checks_numbers {
             TruncatedNumber::of(number, self.ledger.largest_acked())
         } else {
-            TruncatedNumber::with_len(number, 4)
+            let bytes = TruncatedNumber::of(number, None).len() as u8;
+            TruncatedNumber::with_len(number, bytes.max(UNCHECKED_BYTES_MIN))
         }
     }
 
@@ -593,7 +598,7 @@ mod tests {
     fn where_nothing_checks_a_number_none_can_be_completed_wrongly() {
         let unchecked = [(Function::Protection, "none")];
         let checked = [(Function::Protection, "none"), (Function::Detection, "crc-32c")];
-        for (others, bytes) in [(&unchecked[..], 4), (&checked[..], 1), (&[], 1)] {
+        for (others, bytes) in [(&unchecked[..], 2), (&checked[..], 1), (&[], 1)] {
             let mut ways = testing::ways_with(others);
             let outbound = ways.outbound.as_mut().expect("established");
             let snapshot = outbound.on_sent(Time::ZERO, 100, 1200);
