@@ -66,6 +66,13 @@ pub struct Control {
     file: PathBuf,
 }
 
+/// Faults of the program that it has seen while it ran, for a list: how many, and the first in
+/// words.
+pub fn bugs() -> Value {
+    let (count, first) = uts::bugs();
+    json!({"count": count, "first": first})
+}
+
 impl Drop for Control {
     fn drop(&mut self) {
         // Who removed it before has done the same.

@@ -24,9 +24,21 @@ pub async fn run(args: &CtlArgs) -> Result<(), Failure> {
         lines::print_json(answer);
     } else if request == Request::List {
         let is_server = answer.get("server").is_some();
-        lines::print(&if is_server { server_table(&answer) } else { table(&answer) });
+        let table = if is_server { server_table(&answer) } else { table(&answer) };
+        lines::print(&(table + &bugs_line(&answer["bugs"])));
     }
     Ok(())
+}
+
+/// Line about faults of the program, if it has seen any.
+fn bugs_line(bugs: &Value) -> String {
+    match bugs["count"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => {
+            let first = bugs["first"].as_str().unwrap_or_default();
+            format!("{count} faults of this program, the first: {first}. Please report it.\n")
+        }
+    }
 }
 
 /// List of the clients of a server, and of its resources, for people.
@@ -110,4 +122,16 @@ fn table(answer: &Value) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_the_program_are_a_line_where_there_are_any() {
+        assert_eq!(bugs_line(&crate::control::bugs()), "");
+        let line = bugs_line(&serde_json::json!({"count": 2, "first": "flow 3 is gone (a.rs:7)"}));
+        assert_eq!(line, "2 faults of this program, the first: flow 3 is gone (a.rs:7). Please report it.\n");
+    }
 }

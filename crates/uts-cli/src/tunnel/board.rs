@@ -66,6 +66,7 @@ impl Board {
             .collect();
         json!({
             "host": self.host, "connection": connection, "forwards": forwards, "carried": self.live.list(),
+            "bugs": crate::control::bugs(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Clients of a server, and all that is held for them, as `uts ctl` lists them and ends them.
 
-use crate::control::{Controlled, Request};
+use crate::control::{self, Controlled, Request};
 use crate::ui::lines;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -89,7 +89,8 @@ impl Clients {
             })
         };
         let clients: Vec<Value> = self.table().clients.iter().map(client).collect();
-        json!({"server": self.address, "clients": clients, "resources": lines::resources(&self.ledger.rows())})
+        let resources = lines::resources(&self.ledger.rows());
+        json!({"server": self.address, "clients": clients, "resources": resources, "bugs": control::bugs()})
     }
 
     /// Ends a client. False if there is none of this number.
