@@ -1,12 +1,11 @@
-//! What was taken from a connection and is to be read next, and where what is read goes first. It
-//! is taken while the endpoint's lock is held; messages in a form of their own are turned back
-//! afterwards, one by one as they are read, so that decompression holds up nobody else.
+//! Data and messages that were taken from a connection to be read next, and the place where they go
+//! first. They are taken while the endpoint's lock is held. Messages in a form of their own are
+//! turned back afterwards, one by one as they are read: decompression holds up nobody else.
 
 use super::ReadError;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use uts_engine::{Connection, FlowId, IntoBatch, MessageBatch, Presented, Read, ReadSink};
-use uts_functions::Time;
+use uts_engine::{IntoBatch, MessageBatch, Presented, Read, ReadSink};
 use uts_functions::sequencing::message_row::MessageRow;
 
 /// If less than this was taken from the connection, reading also takes what comes next. Small
@@ -73,7 +72,7 @@ impl Ahead {
     }
 }
 
-impl ReadSink for &mut Ahead {
+impl Ahead {
     fn put(&mut self, read: Read) -> bool {
         self.add(Next::Read(read))
     }
@@ -87,41 +86,8 @@ impl ReadSink for &mut Ahead {
 pub(super) trait Gather {
     fn count(&self) -> usize;
     fn add(&mut self, message: Bytes);
-
-    /// Reads from the connection, as far as it is for this, up to this many messages. Whatever else
-    /// there is, and all behind it, goes ahead, up to this many bytes.
-    fn read(
-        &mut self,
-        connection: &mut Connection,
-        now: Time,
-        id: FlowId,
-        most: (usize, usize),
-        ahead: &mut Ahead,
-    ) -> Result<(), uts_engine::ReadError>;
-}
-
-/// Messages that go to a list, until something goes ahead.
-struct Listed<'a> {
-    list: &'a mut Vec<Bytes>,
-    left: usize,
-    ahead: &'a mut Ahead,
-}
-
-impl ReadSink for Listed<'_> {
-    fn put(&mut self, read: Read) -> bool {
-        match read {
-            Read::Message(message) if self.ahead.is_empty() => {
-                self.list.push(message);
-                self.left = self.left.saturating_sub(1);
-                self.left > 0
-            }
-            read => self.ahead.put(read),
-        }
-    }
-
-    fn put_presented(&mut self, presented: Presented) -> Result<bool, String> {
-        self.ahead.put_presented(presented)
-    }
+    /// Takes messages of a row, as many as this at the most and one at the least.
+    fn add_row(&mut self, row: &mut MessageRow, most: usize);
 }
 
 impl Gather for Vec<Bytes> {
@@ -133,47 +99,12 @@ impl Gather for Vec<Bytes> {
         self.push(message);
     }
 
-    fn read(
-        &mut self,
-        connection: &mut Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, most): (usize, usize),
-        ahead: &mut Ahead,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_into(now, id, bytes_max, Listed { list: self, left: most, ahead })
-    }
-}
-
-/// The same, of a batch.
-struct Batched<'a> {
-    batch: &'a mut MessageBatch,
-    left: usize,
-    ahead: &'a mut Ahead,
-}
-
-impl ReadSink for Batched<'_> {
-    fn put(&mut self, read: Read) -> bool {
-        match read {
-            Read::Message(message) if self.ahead.is_empty() => {
-                self.put_row(&mut MessageRow::one(message, false))
-            }
-            read => self.ahead.put(read),
-        }
-    }
-
-    fn put_row(&mut self, row: &mut MessageRow) -> bool {
-        if !self.ahead.is_empty() {
-            return row.pop_each(|message| self.ahead.put(Read::Message(message)));
-        }
-        let before = self.batch.len();
-        let wants_more = IntoBatch::new(self.batch, self.left, |_| true).put_row(row);
-        self.left = self.left.saturating_sub(self.batch.len() - before);
-        wants_more
-    }
-
-    fn put_presented(&mut self, presented: Presented) -> Result<bool, String> {
-        self.ahead.put_presented(presented)
+    fn add_row(&mut self, row: &mut MessageRow, most: usize) {
+        let full = self.len() + most;
+        row.pop_each(|message| {
+            self.push(message);
+            self.len() < full
+        });
     }
 }
 
@@ -186,36 +117,48 @@ impl Gather for MessageBatch {
         self.push(&message);
     }
 
-    fn read(
-        &mut self,
-        connection: &mut Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, most): (usize, usize),
-        ahead: &mut Ahead,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_into(now, id, bytes_max, Batched { batch: self, left: most, ahead })
+    fn add_row(&mut self, row: &mut MessageRow, most: usize) {
+        IntoBatch::new(self, most, |_| true).put_row(row);
     }
 }
 
-/// Messages, too, go where everything else does.
-pub(super) struct Nowhere;
+/// Messages go to a place, as many as are still wanted there. Whatever else there is, and all
+/// behind it, goes ahead.
+pub(super) struct Sink<'a, G> {
+    pub messages: &'a mut G,
+    pub left: usize,
+    pub ahead: &'a mut Ahead,
+}
 
-impl Gather for Nowhere {
-    fn count(&self) -> usize {
-        0
+impl<G: Gather> Sink<'_, G> {
+    fn is_for_messages(&self) -> bool {
+        self.left > 0 && self.ahead.is_empty()
+    }
+}
+
+impl<G: Gather> ReadSink for Sink<'_, G> {
+    fn put(&mut self, read: Read) -> bool {
+        match read {
+            Read::Message(message) if self.is_for_messages() => {
+                self.messages.add(message);
+                self.left -= 1;
+                self.left > 0
+            }
+            read => self.ahead.put(read),
+        }
     }
 
-    fn add(&mut self, _: Bytes) {}
+    fn put_row(&mut self, row: &mut MessageRow) -> bool {
+        if !self.is_for_messages() {
+            return row.pop_each(|message| self.ahead.put(Read::Message(message)));
+        }
+        let before = self.messages.count();
+        self.messages.add_row(row, self.left);
+        self.left -= self.messages.count() - before;
+        self.left > 0
+    }
 
-    fn read(
-        &mut self,
-        connection: &mut Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, _): (usize, usize),
-        ahead: &mut Ahead,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_into(now, id, bytes_max, ahead)
+    fn put_presented(&mut self, presented: Presented) -> Result<bool, String> {
+        self.ahead.put_presented(presented)
     }
 }

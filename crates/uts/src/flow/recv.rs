@@ -1,6 +1,6 @@
 //! The half of a flow that is read.
 
-use super::ahead::{AHEAD_BYTES, Ahead, Gather, Nowhere};
+use super::ahead::{AHEAD_BYTES, Ahead, Gather, Sink};
 use super::{ExpeditedFlow, ReadError, drop_half, keep};
 use crate::connection::Connection;
 use crate::driver::Inner;
@@ -257,7 +257,8 @@ impl RecvFlow {
             return Poll::Ready(Err(ended.into()));
         }
         if self.ahead.is_empty() {
-            ready!(self.poll_take(cx, bytes_max, &mut Nowhere, 0));
+            // No message goes elsewhere.
+            ready!(self.poll_take(cx, bytes_max, &mut Vec::new(), 0));
         }
         let Some(read) = self.ahead.pop() else { return Poll::Ready(Err(ReadError::Ended)) };
         match read {
@@ -310,7 +311,8 @@ impl RecvFlow {
             let read = if has_read_all {
                 Err(E::Blocked)
             } else if let Some(connection) = inner.connection(handle) {
-                messages.read(connection, clock.now(), id, (bytes_max.max(AHEAD_BYTES), most), ahead)
+                let sink = Sink { messages: &mut *messages, left: most, ahead: &mut *ahead };
+                connection.read_into(clock.now(), id, bytes_max.max(AHEAD_BYTES), sink)
             } else {
                 Err(E::Unknown)
             };
