@@ -44,6 +44,14 @@ pub enum ExchangeError {
     NotConnected,
 }
 
+/// A profile that a group is to have.
+struct Wish {
+    group: u8,
+    profile: Profile,
+    /// It is the one that the group has: only the epoch is to be new.
+    renews: bool,
+}
+
 impl Connection {
     /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as
     /// [`ExchangeEvent`]s.
@@ -75,18 +83,17 @@ impl Connection {
         profile: Profile,
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
-        self.ask_for(now, direction, group, (profile, false), reasons)
+        self.ask_for(now, direction, Wish { group, profile, renews: false }, reasons)
     }
 
-    /// Asks for a profile of a group, which renews the one that it has, or is another.
     fn ask_for(
         &mut self,
         now: Time,
         direction: Direction,
-        group: u8,
-        (profile, renews): (Profile, bool),
+        wish: Wish,
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
+        let Wish { group, profile, renews } = wish;
         if !self.is_open() {
             return Err(ExchangeError::NotConnected);
         }
@@ -131,7 +138,7 @@ impl Connection {
     ) -> Result<u32, ExchangeError> {
         let wanted = (direction == Direction::Out).then(|| self.wanted_by_group(group)).flatten();
         let profile = wanted.unwrap_or_else(|| self.profile_of(direction, group));
-        self.ask_for(now, direction, group, (profile, true), reasons)
+        self.ask_for(now, direction, Wish { group, profile, renews: true }, reasons)
     }
 
     /// Both ends have said that they accept packets without protection.
