@@ -15,7 +15,7 @@ fn what_is_planted_is_caught() {
     done::what_is_planted_is_caught(&paper());
 }
 
-/// What no item names would never be looked at.
+/// A unit that no item names would never be looked at.
 #[test]
 fn each_unit_is_needed() {
     assert!(paper().units.iter().all(|unit| !unit.places.is_empty()));

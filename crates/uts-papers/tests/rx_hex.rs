@@ -3,8 +3,6 @@
 
 mod done;
 
-use done::{judged, run};
-use uts_papers::reference::Reference;
 use uts_papers::rx_hex::paper;
 
 #[test]
@@ -21,14 +19,5 @@ fn what_is_planted_is_caught() {
 #[test]
 fn a_place_needs_no_other() {
     let paper = paper();
-    let reference = Reference::parse(paper.reference).expect("a good file");
-    for place in paper.places() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let results = run(&paper, dir.path(), 2, &[place], usize::MAX).0.expect("all of it");
-        let judged = judged(&paper, &results, &reference, &[place]);
-        assert!(!judged.is_empty(), "{place}");
-        for judged in judged {
-            assert!(judged.verdict.passes(), "{place}: {} {:?}", judged.item.id, judged.ours);
-        }
-    }
+    done::places_need_no_others(&paper, &paper.places());
 }

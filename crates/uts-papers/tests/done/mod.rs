@@ -1,5 +1,7 @@
 //! A paper that is carried out for a test.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uts_papers::judge::{Finding, Judged, Ours, Verdict, judge};
@@ -25,6 +27,20 @@ pub fn judged(paper: &Paper, results: &Results, reference: &Reference, places: &
     let conclusion = (paper.conclude)(results).expect("a conclusion");
     let wanted = |place: &str| places.is_empty() || places.iter().any(|by| is_meant(place, by));
     judge(reference, &conclusion.findings, |item| wanted(&item.place)).expect("they belong together")
+}
+
+/// Each of these places passes where no other is run.
+pub fn places_need_no_others(paper: &Paper, places: &[&str]) {
+    let reference = Reference::parse(paper.reference).expect("a good file");
+    for place in places {
+        let dir = tempfile::tempdir().expect("a directory");
+        let results = run(paper, dir.path(), 2, &[place], usize::MAX).0.expect("all of it");
+        let judged = judged(paper, &results, &reference, &[place]);
+        assert!(!judged.is_empty(), "{place}");
+        for judged in judged {
+            assert!(judged.verdict.passes(), "{place}: {} {:?}", judged.item.id, judged.ours);
+        }
+    }
 }
 
 /// The paper passes, what is known to differ does, and the same bytes come out in another order
