@@ -37,7 +37,7 @@ pub struct ConnectOptions {
     pub key: Option<PathBuf>,
     /// The name that a certificate must be for; `None` = the host.
     pub server_name: Option<String>,
-    /// How secrets are agreed on.
+    /// Way in which secrets are agreed on.
     pub key_exchange: KeyExchange,
     /// What is asked of the transport.
     pub properties: Vec<(String, String)>,
@@ -56,7 +56,7 @@ pub struct ConnectOptions {
     pub qlog: Option<PathBuf>,
 }
 
-/// What `--classical` stands for.
+/// Meaning of `--classical`.
 pub fn key_exchange(is_classical: bool) -> KeyExchange {
     if is_classical { KeyExchange::Classical } else { KeyExchange::Hybrid }
 }
@@ -82,7 +82,7 @@ pub struct ListenOptions {
     pub addresses: Vec<SocketAddr>,
     /// What clients are shown.
     pub identity: ServerIdentity,
-    /// How secrets are agreed on.
+    /// Way in which secrets are agreed on.
     pub key_exchange: KeyExchange,
     /// If given, only clients with these keys are let in.
     pub authorized_keys: Option<PathBuf>,

@@ -211,7 +211,7 @@ fn texts() {
     }
 }
 
-/// What the program reads of peers and of programs of its host.
+/// Texts that the program reads of peers and of programs of its host.
 fn program() {
     let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
     let property = [text("connPriority"), text("3")].concat();

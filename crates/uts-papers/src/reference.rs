@@ -50,7 +50,7 @@ pub struct Drawn {
     /// True if the horizontal axis is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// Where the vertical axis ends.
+    /// End of the vertical axis.
     pub y_max: Option<f64>,
     /// The text below it; values in braces, as [`crate::data`] has them.
     pub caption: String,
@@ -77,7 +77,7 @@ pub struct DrawnCurve {
     /// True if its points are marked.
     #[serde(default)]
     pub marks: bool,
-    /// Which look it has; its number if that is not said.
+    /// Its look; its number if that is not said.
     pub look: Option<usize>,
 }
 
@@ -110,7 +110,7 @@ pub struct Item {
     /// The unit of the value; empty for a number.
     #[serde(default)]
     pub unit: String,
-    /// Where ours comes from, as [`crate::expression`] has it, if a program does not say it.
+    /// Origin of ours, as [`crate::expression`] has it, if a program does not say it.
     pub from: Option<String>,
     /// The kind of figure: how far from the published value ours may be.
     pub tolerance: Option<String>,
@@ -146,7 +146,7 @@ pub struct Check {
     pub max: Option<f64>,
     /// Ours.
     pub ours: f64,
-    /// Where ours comes from, as [`crate::expression`] has it, if a program does not say it.
+    /// Origin of ours, as [`crate::expression`] has it, if a program does not say it.
     pub from: Option<String>,
 }
 

@@ -49,7 +49,7 @@ pub struct ConnectOptions {
     /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
     /// if it does, for programs that look into captures. Whoever has them can read all.
     pub key_log: bool,
-    /// How a secret is agreed on with the server.
+    /// Way in which a secret is agreed on with the server.
     pub key_exchange: KeyExchange,
 }
 

@@ -54,7 +54,7 @@ pub struct ServerOptions {
     /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
     /// if it does, for programs that look into captures. Whoever has them can read all.
     pub key_log: bool,
-    /// How secrets are agreed on with clients.
+    /// Way in which secrets are agreed on with clients.
     pub key_exchange: KeyExchange,
     on_refused: Option<OnRefused>,
 }

@@ -6,14 +6,14 @@ use crate::target::Host;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// A server that was silent for so long is looked for.
+/// A server that was silent for so long is looked for. Chosen: longer than a hand-over takes.
 const SILENT: Duration = Duration::from_secs(120);
 
-/// How often, at first and at last: the pause doubles.
+/// Pause between two looks, at first and at last: it doubles. Chosen.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// How long each time.
+/// Time that one look may take. Chosen.
 const TRY_MAX: Duration = Duration::from_secs(30);
 
 /// Looks for the server of a connection whenever it is silent, as long as this is polled. If it is

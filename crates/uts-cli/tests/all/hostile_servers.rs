@@ -102,7 +102,7 @@ async fn lie_to(connection: Connection, lie: Lie) {
     }
 }
 
-/// Where a lying server listens, and its key.
+/// Address of a lying server, and its key.
 fn liar(lie: Lie) -> (String, Fingerprint) {
     let identity = Identity::generate().expect("a key");
     let key = identity.fingerprint();

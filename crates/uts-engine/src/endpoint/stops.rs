@@ -5,8 +5,8 @@ use super::{Endpoint, settle_deadline};
 use core::time::Duration;
 use uts_functions::Time;
 
-/// Who comes so late to what is due was stopped. Busy systems are late by less, mostly; what a
-/// mistake costs is a Ping of each client.
+/// An end that comes so late to what is due was stopped. Busy systems are late by less, mostly. A
+/// mistake costs a Ping of each client.
 const STOPPED_MIN: Duration = Duration::from_secs(1);
 
 impl Endpoint {

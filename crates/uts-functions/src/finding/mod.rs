@@ -195,7 +195,7 @@ pub trait Finding: Described + DynClone {
     /// Which packets are lost now.
     fn rule(&self, flight: &Flight) -> Rule;
 
-    /// Whether a time-out in a row is longer than the one before it.
+    /// True if each time-out in a row is longer than the one before it.
     fn backs_off(&self) -> bool {
         true
     }

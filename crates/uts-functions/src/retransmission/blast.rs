@@ -24,7 +24,8 @@ enum Strategy {
     Selective,
 }
 
-/// Units whose passes are counted; where more fail at a time, the one with the fewest is forgotten.
+/// Units whose passes are counted. Where more fail at a time, the one with the fewest passes is
+/// forgotten.
 const COUNTED_MAX: usize = 64;
 
 /// The sender's half. See the module's page.

@@ -288,7 +288,8 @@ mod tests {
         assert_eq!(arrive(&mut r, [3]), [(5, 30)], "old packets are told at once");
     }
 
-    /// What was offered is not taken back, and a window that has doubled is told when all is read.
+    /// A window that was offered is not taken back, and one that has doubled is told when all is
+    /// read.
     #[test]
     fn the_window_follows_the_memory() {
         let mut r = receiver(Prune::Off);

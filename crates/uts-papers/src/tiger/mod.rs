@@ -174,7 +174,7 @@ fn queue() -> Result<Series> {
     Ok(series)
 }
 
-/// Where the jump is, for other delays of the line.
+/// Place of the jump, for other delays of the line.
 fn delays() -> Result<Series> {
     let mut series = Series::new();
     for delay_us in DELAYS_US {

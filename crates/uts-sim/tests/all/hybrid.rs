@@ -141,7 +141,7 @@ fn a_first_flight_with_ml_kem_is_one_full_datagram_more() {
     }
 }
 
-/// Who has no ML-KEM, or leaves it out, costs nobody another round trip.
+/// An end that has no ML-KEM, or leaves it out, costs nobody another round trip.
 #[test]
 fn ends_with_different_groups_agree_in_the_same_time() {
     let both = Ends::new([CLASSICAL, CLASSICAL], 1200, false).connect(&Fates::default());

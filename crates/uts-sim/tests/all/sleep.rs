@@ -16,11 +16,11 @@ const NIGHT: Duration = Duration::from_secs(3 * 24 * 3600);
 const SILENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A client asks so often.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Who wakes is heard, and hears, within this: a Ping and its answer, a probe and its, each lost
-/// perhaps.
+/// An end that wakes is heard, and hears, within this: time for a Ping and its answer, and for a
+/// probe and its, where each may be lost.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Who sleeps.
+/// Sleeping ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleeper {
     Client,
@@ -41,7 +41,7 @@ impl Sleeper {
     }
 }
 
-/// What an application at an end has done.
+/// Progress of the application at an end.
 #[derive(Default)]
 struct App {
     flow: Option<FlowId>,
@@ -147,7 +147,7 @@ impl Night {
         self.act(CLIENT);
     }
 
-    /// What an end has sent, and what it holds.
+    /// Packets that an end has sent, and memory that it holds.
     fn cost(&mut self, node: NodeId) -> (u64, usize) {
         let handle = self.apps[node].connection.expect("connected");
         let connection = self.world.connection(node, handle).expect("open");
@@ -239,7 +239,7 @@ fn who_was_stopped_asks_before_it_gives_up() {
     }
 }
 
-/// Who does not come back is given up after the silence that was agreed, and no sooner.
+/// A peer that does not come back is given up after the silence that was agreed, and no sooner.
 #[test]
 fn who_never_wakes_is_given_up_when_it_was_agreed() {
     for silence in [Duration::from_secs(600), SILENCE, 60 * DAY] {

@@ -20,7 +20,8 @@ pub(super) struct Plan {
     /// The n-th is due this many nanoseconds after the start: `n * numerator / denominator`.
     numerator_ns: u64,
     denominator: u64,
-    /// Where the instants are random: the n-th is due this many nanoseconds after the start.
+    /// Instants that are random: the n-th message is due so many nanoseconds after the start. Empty
+    /// where messages leave evenly.
     at_ns: Vec<u64>,
     /// Every so many is of the first size, the others of the second.
     key_every: u32,

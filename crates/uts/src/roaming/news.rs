@@ -5,13 +5,13 @@
 use core::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// How often to look where nobody tells.
+/// Pause between two looks where nobody tells.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Changes come together: an address, then its routes. They are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Who tells.
+/// Source of the news.
 pub(super) struct News {
     told: Option<imp::Told>,
     ticks: Interval,

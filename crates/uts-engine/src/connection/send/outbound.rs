@@ -176,7 +176,7 @@ impl Outbound {
         self.ask_for_packet();
     }
 
-    /// What has left so far says nothing of the way that packets take from now on.
+    /// Forgets the way of packets that have left: those from now on take another.
     pub fn leave_behind(&mut self) {
         self.first_of_place = self.ledger.next_number();
         (self.timeouts, self.kept_doublings) = (0, 0);
