@@ -6,8 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
 use uts_wire::ConnectionId;
 
-/// A retry token is good for this long: a handshake round trip and patience.
-const RETRY_LIFETIME: Duration = Duration::from_secs(15);
+/// Lifetime of a retry token: the time for which a client repeats its first flight, which on a slow
+/// line is tens of seconds after the retry was made.
+const RETRY_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What a valid token says: the client answered a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub(crate) struct Proof {
     pub original_dcid: ConnectionId,
     /// The id that the retry gave.
     pub retry_scid: ConnectionId,
+    /// The packet comes from the port to which the retry went. A translator may have given the
+    /// client another one since: then its host is proved, but not that it can be reached there.
+    pub is_same_port: bool,
 }
 
 /// The key of an endpoint's tokens. It belongs to this start of the endpoint, as does the clock by
@@ -39,7 +43,7 @@ impl TokenKeys {
         let mut out = nonce.to_vec();
         let mut body = plain.to_vec();
         let nonce = aead::Nonce::assume_unique_for_key(nonce);
-        if self.seal.seal_in_place_append_tag(nonce, aead::Aad::from(address(remote)), &mut body).is_ok() {
+        if self.seal.seal_in_place_append_tag(nonce, aead::Aad::from(host(remote)), &mut body).is_ok() {
             out.extend_from_slice(&body);
         }
         out
@@ -54,6 +58,7 @@ impl TokenKeys {
         scid: &ConnectionId,
     ) -> Vec<u8> {
         let mut plain = now.as_nanos().to_be_bytes().to_vec();
+        plain.extend_from_slice(&remote.port().to_be_bytes());
         for id in [dcid, scid] {
             plain.push(id.len() as u8);
             plain.extend_from_slice(id.as_slice());
@@ -61,13 +66,14 @@ impl TokenKeys {
         self.seal(remote, &plain)
     }
 
-    /// What a token proves, if it is ours, fresh, and of this address.
+    /// The proof in a token, if it is ours, fresh, and of this host.
     pub fn check(&self, now: Time, remote: SocketAddr, token: &[u8]) -> Option<Proof> {
         let (nonce, body) = token.split_first_chunk::<12>()?;
         let mut body = body.to_vec();
         let nonce = aead::Nonce::assume_unique_for_key(*nonce);
-        let plain = self.seal.open_in_place(nonce, aead::Aad::from(address(remote)), &mut body).ok()?;
-        let (at, mut rest) = plain.split_first_chunk::<8>()?;
+        let plain = self.seal.open_in_place(nonce, aead::Aad::from(host(remote)), &mut body).ok()?;
+        let (at, rest) = plain.split_first_chunk::<8>()?;
+        let (port, mut rest) = rest.split_first_chunk::<2>()?;
         if now.since(Time::from_nanos(u64::from_be_bytes(*at))) > RETRY_LIFETIME {
             return None;
         }
@@ -77,19 +83,17 @@ impl TokenKeys {
             rest = tail;
             ConnectionId::new(id)
         };
-        Some(Proof { original_dcid: id()?, retry_scid: id()? })
+        let is_same_port = u16::from_be_bytes(*port) == remote.port();
+        Some(Proof { original_dcid: id()?, retry_scid: id()?, is_same_port })
     }
 }
 
-/// The address that a token is bound to, port included, because its client comes back at once (RFC
-/// 9000 section 8.1.4).
-fn address(remote: SocketAddr) -> Vec<u8> {
-    let mut bytes = match remote.ip() {
+/// The host that a token is bound to (RFC 9000 section 8.1.4).
+fn host(remote: SocketAddr) -> Vec<u8> {
+    match remote.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
-    bytes.extend_from_slice(&remote.port().to_be_bytes());
-    bytes
+    }
 }
 
 /// The integrity field of a retry: a keyed sum over the client's first id and the packet. Only
@@ -111,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_for_its_address_and_its_time() {
+    fn a_token_is_good_for_its_host_and_its_time() {
         let mut keys = TokenKeys::new(&[7; 32]).expect("valid key");
         let here: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
         let there: SocketAddr = "192.0.2.2:1000".parse().expect("an address");
@@ -120,10 +124,10 @@ mod tests {
             (ConnectionId::new(&[1; 8]).expect("short"), ConnectionId::new(&[2; 5]).expect("short"));
         let now = Time::from_millis(1000);
         let token = keys.retry(now, here, &dcid, &scid);
-        let proof = Proof { original_dcid: dcid, retry_scid: scid };
-        assert_eq!(keys.check(now, here, &token), Some(proof));
+        let proof = |is_same_port| Some(Proof { original_dcid: dcid, retry_scid: scid, is_same_port });
+        assert_eq!(keys.check(now, here, &token), proof(true));
         assert_eq!(keys.check(now, there, &token), None);
-        assert_eq!(keys.check(now, beside, &token), None);
+        assert_eq!(keys.check(now, beside, &token), proof(false));
         let restarted = TokenKeys::new(&[8; 32]).expect("valid key");
         assert_eq!(restarted.check(now, here, &token), None, "of another start");
         assert_eq!(keys.check(now + RETRY_LIFETIME * 2, here, &token), None);

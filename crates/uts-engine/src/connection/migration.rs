@@ -20,7 +20,6 @@ use uts_functions::Time;
 use uts_functions::protection::Protection;
 use uts_wire::ConnectionId;
 use uts_wire::frame::{NewId, RetireId};
-use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 use uts_wire::packet::is_long;
 
 /// A trial ends after so many probe time-outs, and not before this (M-4).
@@ -39,14 +38,6 @@ const ASIDE_BYTES_MIN: u64 = 25;
 /// Less room than this is not worth a packet. A Ping alone leaves more: who says nothing else from
 /// his new place is followed as well.
 pub(super) const TRIAL_PACKET_BYTES: usize = 3 * ASIDE_BYTES_MIN as usize;
-
-/// Whether a datagram begins with a packet of the level Handshake, and holds no other establishment
-/// packet: first packets are under keys that everybody knows, and prove nothing.
-fn is_of_handshake_only(datagram: &[u8]) -> bool {
-    let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else { return false };
-    let place = super::Place::of(&packet);
-    place.level == Level::Handshake && !datagram.get(place.end).is_some_and(|first| is_long(*first))
-}
 
 /// Where the peer is, and where packets to it leave from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +214,8 @@ impl Connection {
     }
 
     /// A client's translator may change its mind while the handshake is under way, too: a server
-    /// goes on with it where an authentic packet of it comes from. (M-11)
+    /// goes on with it where an authentic packet of it comes from, and repeats there what went to
+    /// the place before. (M-11)
     fn handle_handshake_from_elsewhere(
         &mut self,
         now: Time,
@@ -231,10 +223,7 @@ impl Connection {
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
-        if self.identity.side != Side::Server
-            || self.life.phase != Phase::Handshake
-            || !is_of_handshake_only(datagram)
-        {
+        if self.identity.side != Side::Server || self.life.phase != Phase::Handshake {
             return false;
         }
         let (before, bytes) = (self.ways.stats.packets_received, datagram.len() as u64);
@@ -245,6 +234,9 @@ impl Connection {
         let proved = self.place();
         self.go_to(news.place);
         self.establishing.doubt_address(bytes);
+        if let Some(handshake) = &mut self.establishing.handshake {
+            handshake.repeat();
+        }
         if self.life.phase == Phase::Open {
             self.begin_trial(now, (proved, None), news, false);
             self.ask_before(now, proved, news.luck[1]);

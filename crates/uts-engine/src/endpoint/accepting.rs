@@ -70,7 +70,7 @@ impl Endpoint {
             return None;
         }
         let (original_dcid, retry_scid) = match &proof {
-            Some(Proof { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
+            Some(Proof { original_dcid, retry_scid, .. }) if *retry_scid == header.dcid => {
                 (*original_dcid, Some(*retry_scid))
             }
             Some(_) => return None,
@@ -96,7 +96,7 @@ impl Endpoint {
             peer_cid: header.scid,
             original_dcid,
             retry_scid,
-            address_proved: proof.is_some(),
+            address_proved: proof.as_ref().is_some_and(|proof| proof.is_same_port),
             first_bytes: Some(datagram.len()),
             tls: quic::Connection::Server(tls),
             initial: keys,

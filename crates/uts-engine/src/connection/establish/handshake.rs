@@ -461,9 +461,10 @@ impl Handshake {
         }
         let mark = header.emit(number, out);
         let mut body = EstablishmentBody { chain, padding: 0 };
-        // A client's datagrams with an initial packet are full; so is what else must be long enough
-        // to be masked.
-        body.padding = if client && level == Level::Initial {
+        // A client's datagrams with an initial packet are full, and those that ask for more, so
+        // that the server may send it. What else there is must be long enough to be masked.
+        let asks = ping_due && carried.is_empty() && close.is_none();
+        body.padding = if client && (level == Level::Initial || asks) {
             (datagram_start + full_bytes).saturating_sub(out.len() + body.encoded_len() + tag_bytes)
         } else {
             sample_padding(4, body.encoded_len(), tag_bytes)
