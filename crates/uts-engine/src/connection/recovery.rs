@@ -115,7 +115,7 @@ impl Ways {
 
     fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
         let Some(flow) = self.ready_to_repeat(id, loss) else { return };
-        for range in self.give_up_tagged(id, range) {
+        for range in self.still_wanted(id, range) {
             let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
                 bug!("flow {id} lost data and is gone");
                 return;
@@ -144,16 +144,23 @@ impl Ways {
         self.after_send_change(id);
     }
 
-    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12).
-    /// Says what is left.
-    fn give_up_tagged(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
+    /// Positions of a lost packet that are still wanted: no copy of them has come late
+    /// (retransmission.md R-18), and they were not handed over beyond the flow's rate. Those that
+    /// were are given up (rate.md R-12).
+    fn still_wanted(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
         let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
-        let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty()) else { return smallvec![range] };
-        let left: SmallVec<[Range<u64>; 1]> = rare.tagged.gaps(range.clone()).collect();
+        let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty() || !rare.withheld.is_empty()) else {
+            return smallvec![range];
+        };
+        let missing: SmallVec<[Range<u64>; 1]> = rare.withheld.not_late(range).collect();
         let mut tagged = RangeSet::new();
-        tagged.insert(range);
-        for part in &left {
-            tagged.remove(part.clone());
+        let mut left = SmallVec::new();
+        for part in missing {
+            tagged.insert(part.clone());
+            for kept in rare.tagged.gaps(part) {
+                tagged.remove(kept.clone());
+                left.push(kept);
+            }
         }
         for part in tagged.iter() {
             self.give_up(id, part);

@@ -35,6 +35,12 @@ impl Withheld {
         }
     }
 
+    /// Positions of a range that are not known to have arrived late. Only these can be lost
+    /// (retransmission.md R-18).
+    pub fn not_late(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.late.gaps(range)
+    }
+
     /// Whether nothing is withheld.
     pub fn is_empty(&self) -> bool {
         self.arrived.is_empty()
@@ -110,6 +116,15 @@ mod tests {
         withheld.remove(0..50);
         assert_eq!(withheld.take_whole(Some(100), 100, |_| false), [0..100]);
         assert!(withheld.is_empty());
+    }
+
+    #[test]
+    fn what_came_late_cannot_be_lost_again() {
+        let mut withheld = Withheld::default();
+        withheld.insert(20..40);
+        withheld.insert_late(60..70);
+        withheld.remove(0..100);
+        assert_eq!(withheld.not_late(10..100).collect::<Vec<_>>(), [10..60, 70..100]);
     }
 
     #[test]
