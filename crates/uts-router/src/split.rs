@@ -178,7 +178,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::{Rng, SeedableRng};
 
-    // That segments are the kernel's is tested against the kernel: tests/router.rs.
+    // That segments are the kernel's is tested against the kernel: tests/router/router.rs.
 
     fn frame(header: VnetHeader, ethertype: u16, len: usize) -> Vec<u8> {
         let mut bytes = header.emit().to_vec();

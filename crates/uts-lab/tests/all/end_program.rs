@@ -1,11 +1,5 @@
 //! `uts-lab end`: two processes carry a workload, and each says what it saw.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,7 @@
 //! Any bytes: no parser panics, every error stays inside the input, and what does parse is a value
 //! that emits and reads back as itself.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use uts_wire::packet::*;

@@ -4,16 +4,8 @@
 //! Where there can be no testbed, or no translator, a line says what is missing, and the test
 //! passes.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod bed;
-mod skip;
-
-use bed::{PATIENCE, config, ended, frames, possible, program, recorded};
+use crate::bed::{PATIENCE, config, ended, frames, possible, program, recorded};
+use crate::skip;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;

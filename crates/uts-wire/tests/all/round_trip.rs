@@ -1,8 +1,6 @@
 //! What is emitted reads back as the same value, and takes as many bytes as was said.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use uts_wire::frame::*;
 use uts_wire::packet::*;

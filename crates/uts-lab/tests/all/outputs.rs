@@ -1,14 +1,6 @@
 //! `uts-lab` where nobody reads what it writes, or nothing takes it; and what ends it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod running;
-
-use running::Running;
+use crate::running::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -1,12 +1,6 @@
 //! `uts-lab demo` with a stand-in for `uts`, a script that says what the real one would. Tests what
 //! becomes of its output, and how the demo ends when an end fails.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};

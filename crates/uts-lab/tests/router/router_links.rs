@@ -1,16 +1,7 @@
 //! RouterPC's links with real packets of real hosts: framings bit by bit, queue disciplines against
 //! a model with the same arrivals, and the answer to packets that are too big for a link of IPv6.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod bed;
-mod skip;
-
-use bed::{PORT, at, config, ended, frames, probe, recorded, rows, serve, start, transfer};
+use crate::bed::{PORT, at, config, ended, frames, probe, recorded, rows, serve, start, transfer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use uts_path::{Direction, Path as EmulatedPath, PathConfig};

@@ -1,16 +1,8 @@
 //! `uts-lab run` and its neighbours as programs: interruption and continuation, skipped runs,
 //! worlds that agree.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod running;
-mod skip;
-
-use running::Running;
+use crate::running::Running;
+use crate::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,6 @@
 //! `uts-lab run --shard` and `uts-lab merge` as programs, and `scripts/dask-lab`, which calls them.
 
-#![allow(clippy::disallowed_methods, reason = "programs run in real time")]
-
-mod skip;
-
+use crate::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

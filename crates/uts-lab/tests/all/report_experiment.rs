@@ -1,18 +1,9 @@
 //! Reports of experiments from made-up directories: what the page contains, what it says of missing
 //! or wrong data, and that a browser draws, exports and prints it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod browser;
-mod experiment_sample;
-mod skip;
-
-use browser::Page;
-use experiment_sample::{
+use crate::browser;
+use crate::browser::Page;
+use crate::experiment_sample::{
     Case, End, Experiment, buffers, buffers_end, mixture, mixture_end, universal, universal_end,
 };
 use serde_json::json;

@@ -1,13 +1,6 @@
 //! `uts-lab demo` with the real `uts`: a file over a path that changes.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod skip;
-
+use crate::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -14,7 +14,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-const PUBLISHED: &str = include_str!("../../uts-papers/reference/blast.toml");
+const PUBLISHED: &str = include_str!("../../../uts-papers/reference/blast.toml");
 
 #[test]
 fn a_place_is_run_judged_and_drawn() {

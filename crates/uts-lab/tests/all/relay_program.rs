@@ -1,14 +1,6 @@
 //! `uts-lab relay` as a program: what it prints, and how it ends.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod running;
-
-use running::Running;
+use crate::running::Running;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};

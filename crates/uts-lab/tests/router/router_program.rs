@@ -1,15 +1,7 @@
 //! `uts-lab router` as a program: as an ordinary user, and what is left when it is killed.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod running;
-mod skip;
-
-use running::Running;
+use crate::running::Running;
+use crate::skip;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;

@@ -1,14 +1,6 @@
 //! Reports from a sample record: what the page holds, and that a browser draws it.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod sample;
-mod skip;
-
+use crate::{sample, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use uts_record::demo::{self, Outcome};

@@ -4,16 +4,7 @@
 //!
 //! Where there can be no testbed, a line says what would permit it, and the tests pass.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the laboratory faces the world: real sockets, real time"
-)]
-
-mod bed;
-mod skip;
-
-use bed::{
+use crate::bed::{
     PATIENCE, PORT, Waiting, at, config, datagrams, departures, ended, frames, possible, probe, recorded,
     rows, serve, start, transfer,
 };
