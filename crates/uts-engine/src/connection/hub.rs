@@ -1,15 +1,16 @@
 //! The two ways of a connection, and time, as lists. Out: why a packet may leave (`next_packet`),
 //! and how it is built (`build`); what goes into it the [`Parts`](super::parts::Parts) write, in
-//! their order. In: from a datagram (`handle_datagram`, `take_in`) to whom its frames concern
-//! (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it (`handle_timeout`).
-//! What became of packets that were sent is in [`settle`](super::settle).
+//! their order. In: from a datagram (`handle_datagram`, `take_in`) to the parts, which read its
+//! frames (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it
+//! (`handle_timeout`). What became of packets that were sent is in [`settle`](super::settle).
 
 use super::establish::handshake::Place;
 use super::life::Phase;
 use super::life::deadlines::earlier;
 use super::packet::{Reason, Room, Shape};
-use super::parts::{PacketSize, Part, has_repair};
-use super::receive::contents::{Contents, Frames, Places};
+use super::parts::{Effect, PacketSize, Part, has_repair};
+use super::receive::contents::{Contents, Places};
+use super::receive::inbound::Arrived;
 use super::receive::incoming::Ecn;
 use super::send::gate::AROUND_BYTES;
 use super::settle::Report;
@@ -68,116 +69,60 @@ impl Connection {
         }
     }
 
-    /// Takes in an authentic packet: all of it or, if it is malformed, none. `index` = the stack
-    /// under which it was built.
-    pub(super) fn take_in(
-        &mut self,
-        now: Time,
-        ecn: Option<Ecn>,
-        (index, number): (usize, u64),
-        payload: &[u8],
-    ) {
+    /// Takes in an authentic packet: all of it or, if it is malformed, none.
+    pub(super) fn take_in(&mut self, at: &Arrived, payload: &[u8]) {
         let mut places = Places::new(payload);
-        let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(index) };
-        if self.ways.overruns(index, &contents) || self.ways.lacks_memory(index, &contents) {
+        let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(at.stack) };
+        if self.ways.overruns(at.stack, &contents) || self.ways.lacks_memory(at.stack, &contents) {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as
             // arrived.
             self.ways.stats.dropped_overrun += 1;
             return;
         }
-        self.on_authentic(now);
-        if self.ways.refuses(now, index, &contents) {
+        self.on_authentic(at.now);
+        if self.ways.refuses(at, &contents) {
             return;
         }
-        let Some((epoch, is_recovered)) =
-            self.ways.on_arrival(now, ecn, (index, number), (contents.seen(), payload.len() as u64))
+        let Some((epoch, is_recovered)) = self.ways.on_arrival(at, contents.seen(), payload.len() as u64)
         else {
             return;
         };
-        self.on_packet_of_epoch(now, epoch);
+        self.on_packet_of_epoch(at.now, epoch);
         if is_recovered {
             return;
         }
         let handled = match &contents {
-            Contents::Data(data) => self.ways.on_data(now, index, data),
-            Contents::Messages(messages) => self.ways.on_messages(now, index, messages, payload),
-            Contents::Frames(frames) => self.handle_frames(now, index, frames),
+            Contents::Data(data) => self.ways.on_data(at, data),
+            Contents::Messages(messages) => self.ways.on_messages(at, messages, payload),
+            Contents::Frames(frames) => frames.try_for_each(|frame| self.handle_frame(at, frame)),
         };
         match handled {
             Ok(()) => {
                 if contents.seen().has_data {
-                    self.ways.hold_back(index, number, &contents);
+                    self.ways.hold_back(at, &contents);
                 }
-                self.repair(now, (epoch, number), payload, &contents)
+                self.repair(at, epoch, payload, &contents)
             }
             Err(reason) => self.fail(reason),
         }
     }
 
-    /// Each frame of a packet goes to whom it concerns.
-    pub(super) fn handle_frames(
-        &mut self,
-        now: Time,
-        index: usize,
-        frames: &Frames<'_>,
-    ) -> Result<(), CloseReason> {
-        frames.try_for_each(|frame| self.handle_frame(now, index, frame))
-    }
-
-    pub(super) fn handle_frame(
-        &mut self,
-        now: Time,
-        index: usize,
-        frame: &Frame<'_>,
-    ) -> Result<(), CloseReason> {
-        match frame {
-            Frame::Data(data) => self.ways.on_data(now, index, data),
-            Frame::Messages(messages) => {
-                messages.iter().try_for_each(|data| self.ways.on_data(now, index, &data))
-            }
-            Frame::Ack(ack) => {
-                let ce = ack.ecn.map(|ecn| ecn.ce);
+    /// A frame of a packet goes to its part. What else it asks for is done here.
+    pub(super) fn handle_frame(&mut self, at: &Arrived, frame: &Frame<'_>) -> Result<(), CloseReason> {
+        match self.parts.read(at, frame, &mut self.ways)? {
+            Effect::Nothing => {}
+            Effect::Arrived(ack) => {
                 let delay = Duration::from_micros(ack.delay_us);
-                self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })
+                let ce = ack.ecn.map(|ecn| ecn.ce);
+                self.on_report(at.now, Report { ranges: &mut ack.ranges.iter(), delay, ce })?;
             }
-            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
-            Frame::Credit(credit) => self.ways.on_credit(*credit),
-            Frame::ConnectionCredit(credit) => self.ways.on_connection_credit(*credit),
-            Frame::FlowLimit(limit) => {
-                self.ways.flows.on_limit(limit.max_flows);
-                Ok(())
-            }
-            Frame::Skip(skip) => self.ways.on_skip(now, *skip),
-            Frame::ResetFlow(reset) => self.ways.on_reset(now, *reset),
-            Frame::StopFlow(stop) => self.ways.on_stop(*stop),
-            Frame::RequestPf(_)
-            | Frame::AckPf(_)
-            | Frame::NakPf(_)
-            | Frame::ConfirmPf(_)
-            | Frame::StalePf(_) => self.on_exchange_frame(now, frame),
-            Frame::Close(close) => {
-                self.on_peer_close(now, close.code, close.reason);
-                Ok(())
-            }
-            Frame::PathChallenge(number) => {
-                self.parts.control.on_path_challenge(*number);
-                self.ways.outbound_mut(Outbound::answer_at_once);
-                Ok(())
-            }
-            Frame::PathResponse(number) => {
-                self.on_path_response(now, *number);
-                Ok(())
-            }
-            Frame::NewId(new) => self.on_new_id(new),
-            Frame::RetireId(retired) => self.on_retire_id(*retired),
-            Frame::Expedited(expedited) => self.ways.on_expedited(expedited),
-            Frame::ExpeditedAck(ack) => self.ways.on_expedited_ack(*ack),
-            Frame::Order(order) => self.ways.on_order(index, order),
-            Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
-            // A poll was noticed when the packet was read; redundancy is taken in behind all other
-            // frames.
-            Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping => Ok(()),
+            Effect::Repaired(ranges) => self.on_repaired(at.now, ranges.iter())?,
+            Effect::Exchange(message) => self.on_exchange_frame(at.now, message)?,
+            Effect::Close(close) => self.on_peer_close(at.now, close.code, close.reason),
+            Effect::Answered(number) => self.on_path_response(at.now, number),
+            Effect::UseId(id) => self.use_id(&id),
         }
+        Ok(())
     }
 
     /// All datagrams that came together have been taken in.

@@ -7,10 +7,9 @@
 //! challenge the place aside, and nothing else, for a while.
 
 use super::life::Phase;
-use super::parts::SPARE_IDS;
-use super::receive::inbound::Dropped;
+use super::receive::inbound::{Arrived, Dropped};
 use super::receive::incoming::Ecn;
-use super::{CloseReason, Connection, Outbound, Side};
+use super::{Connection, Outbound, Side};
 use crate::bug::bug;
 use crate::endpoint::history::Known;
 use crate::event::Event;
@@ -19,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
 use uts_functions::protection::Protection;
 use uts_wire::ConnectionId;
-use uts_wire::frame::{NewId, RetireId};
+use uts_wire::frame::NewId;
 use uts_wire::packet::is_long;
 
 /// A trial ends after so many probe time-outs, and not before this (M-4).
@@ -205,7 +204,8 @@ impl Connection {
         self.ways.stats.bytes_received += bytes;
         let is_news = largest.is_none_or(|largest| opened.number > largest);
         let has_other_id = self.identity.local_cid != id;
-        self.take_in(now, ecn, (opened.stack, opened.number), &datagram[opened.frames]);
+        let at = Arrived { now, ecn, stack: opened.stack, number: opened.number };
+        self.take_in(&at, &datagram[opened.frames]);
         if self.life.phase == Phase::Open && is_news {
             self.came_by(&id);
             self.follow(now, news, (has_other_id, bytes));
@@ -526,7 +526,7 @@ impl Connection {
 
     /// The connection is established, and the peer keeps so many spare ids.
     pub(super) fn begin_ids(&mut self, spare: u8) {
-        self.parts.ids.begin(self.identity.local_cid, spare);
+        self.parts.ids.begin(self.identity.local_cid, &self.identity.peer_cid, spare);
     }
 
     /// The peer is known by another id, if it has given one, so that who sees both paths does not
@@ -537,29 +537,12 @@ impl Connection {
         }
     }
 
-    fn use_id(&mut self, new: &NewId) {
+    /// Packets to the peer carry this id of its from now on.
+    pub(super) fn use_id(&mut self, new: &NewId) {
         self.identity.peer_cid = new.id;
         // P-53: servers give tokens.
         self.identity.peer_reset_token = new.reset_token.filter(|_| self.identity.side == Side::Client);
         self.parts.ids.has_news = true;
-    }
-
-    /// The peer gives an id.
-    pub(super) fn on_new_id(&mut self, new: &NewId) -> Result<(), CloseReason> {
-        let broken = |what: &str| CloseReason::Protocol(what.to_owned());
-        if self.identity.peer_cid.is_empty() || SPARE_IDS == 0 {
-            return Err(broken("it gave a connection id, and has none"));
-        }
-        if self.parts.ids.on_new(new).map_err(broken)? {
-            self.use_id(new);
-        }
-        Ok(())
-    }
-
-    /// The peer no longer uses an id of this end's.
-    pub(super) fn on_retire_id(&mut self, retired: RetireId) -> Result<(), CloseReason> {
-        self.parts.ids.has_news = true;
-        self.parts.ids.on_retired(retired).map_err(|what| CloseReason::Protocol(what.to_owned()))
     }
 
     /// Whether place or ids have changed since this was asked, or an id is wanted: see

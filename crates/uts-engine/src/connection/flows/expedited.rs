@@ -16,7 +16,7 @@ use uts_wire::frame::{self, Frame, MAX_EXPEDITED_BYTES};
 
 /// What a flow's sender knows of its expedited messages.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SendSide {
     /// How many were handed over.
     count: u64,
     /// The last of them, until the peer's application has taken it.
@@ -36,7 +36,7 @@ struct Out {
 
 /// What a flow's receiver knows of the expedited messages that came.
 #[derive(Debug, Default)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceiveSide {
     /// How many there were.
     count: u64,
     /// The last of them, until the application has taken it.
@@ -45,7 +45,7 @@ pub(crate) struct Arrived {
     is_unwanted: bool,
 }
 
-impl Sent {
+impl SendSide {
     /// The number of the message under way.
     fn number(&self) -> u64 {
         self.count.saturating_sub(1)

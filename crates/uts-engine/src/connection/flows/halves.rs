@@ -100,7 +100,7 @@ pub(crate) struct Rare {
     /// Where messages begin that may come damaged, and how many of their bytes may not.
     pub coverage: BTreeMap<u64, u32>,
     /// Its expedited messages.
-    pub expedited: expedited::Sent,
+    pub expedited: expedited::SendSide,
 }
 
 impl SendHalf {
@@ -308,7 +308,7 @@ pub(crate) struct ReceiveHalf {
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
     /// The expedited messages that came, if any did.
-    pub expedited: Option<Box<expedited::Arrived>>,
+    pub expedited: Option<Box<expedited::ReceiveSide>>,
     /// The peer has reset it: code and final position.
     pub reset: Option<(u64, u64)>,
     pub stop: Option<u64>,

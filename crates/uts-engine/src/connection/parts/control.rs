@@ -1,10 +1,14 @@
 //! Frames that prove where an end is: challenges, and answers to the peer's. An answer that is lost
 //! is not repeated, for whoever asked asks again (RFC 9000 section 13.3). When a challenge is
-//! repeated is for [`Migration`](super::super::migration::Migration) to say.
+//! repeated is for [`Migration`](super::super::migration::Migration) to say. The peer's close is
+//! read here; this end's leaves in a packet of its own.
 
 use super::super::Ways;
 use super::super::packet::Packet;
-use super::{Interest, Part};
+use super::super::receive::inbound::Arrived;
+use super::super::send::outbound::Outbound;
+use super::{Effect, Interest, Part};
+use crate::event::CloseReason;
 use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
@@ -61,7 +65,7 @@ impl Control {
     }
 
     /// The peer asks whether this end is where it sends from.
-    pub fn on_path_challenge(&mut self, number: u64) {
+    fn on_path_challenge(&mut self, number: u64) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back(number);
         }
@@ -77,6 +81,24 @@ impl Control {
 }
 
 impl Part for Control {
+    fn read<'f>(
+        &mut self,
+        _at: &Arrived,
+        frame: &'f Frame<'f>,
+        ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        Ok(match frame {
+            Frame::PathChallenge(number) => {
+                self.on_path_challenge(*number);
+                ways.outbound_mut(Outbound::answer_at_once);
+                Effect::Nothing
+            }
+            Frame::PathResponse(number) => Effect::Answered(*number),
+            Frame::Close(close) => Effect::Close(close),
+            _ => Effect::Nothing,
+        })
+    }
+
     fn interest(&self, _ways: &Ways) -> Interest {
         Interest::frames_if(!self.is_empty())
     }

@@ -3,8 +3,9 @@
 use super::super::Ways;
 use super::super::agreement::refusal::Refusal;
 use super::super::packet::Packet;
-use super::{Interest, LostPacket, Part, Token};
-use crate::event::Direction;
+use super::super::receive::inbound::Arrived;
+use super::{Effect, Interest, LostPacket, Part, Token};
+use crate::event::{CloseReason, Direction};
 use crate::exchange::{self, Machine};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -77,6 +78,16 @@ impl Exchanges {
 }
 
 impl Part for Exchanges {
+    /// The machine's answer concerns profiles and keys, which are not the part's.
+    fn read<'f>(
+        &mut self,
+        _at: &Arrived,
+        frame: &'f Frame<'f>,
+        _ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        Ok(Effect::Exchange(frame))
+    }
+
     fn interest(&self, _ways: &Ways) -> Interest {
         Interest::frames_if(!self.pending.is_empty())
     }

@@ -3,7 +3,10 @@
 
 use super::super::Ways;
 use super::super::packet::Packet;
-use super::{Interest, LostPacket, Part, Token};
+use super::super::receive::inbound::Arrived;
+use super::{Effect, Interest, LostPacket, Part, Token};
+use crate::bug::bug;
+use crate::event::CloseReason;
 use core::time::Duration;
 use uts_functions::retransmission::demand::emit_ranges;
 use uts_functions::{Function, Time};
@@ -29,6 +32,18 @@ pub(crate) enum Topic {
 pub(crate) struct Feedback;
 
 impl Part for Feedback {
+    fn read<'f>(
+        &mut self,
+        at: &Arrived,
+        frame: &'f Frame<'f>,
+        ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        if let Frame::Feedback(feedback) = frame {
+            ways.on_feedback(at.now, feedback)?;
+        }
+        Ok(Effect::Nothing)
+    }
+
     fn interest(&self, ways: &Ways) -> Interest {
         Interest::frames_if(!ways.feedback.is_empty())
     }
@@ -65,6 +80,27 @@ impl Part for Feedback {
 }
 
 impl Ways {
+    /// The half of one of our mechanisms that works at the peer has spoken. What is for another
+    /// than is in use, or for a flow that is gone, came too late.
+    fn on_feedback(
+        &mut self,
+        now: Time,
+        feedback: &uts_wire::frame::Feedback<'_>,
+    ) -> Result<(), CloseReason> {
+        let Some(outbound) = &mut self.outbound else {
+            bug!("feedback arrives before anything can be sent");
+            return Ok(());
+        };
+        let result = match Function::from_number(feedback.function) {
+            Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
+                outbound.on_rate_feedback(feedback.words)
+            }
+            Some(Function::Retransmission) => self.on_demand(now, feedback),
+            _ => Ok(()),
+        };
+        result.map_err(|bad| CloseReason::Protocol(bad.to_string()))
+    }
+
     /// What to ask for of a flow, in words that fit.
     fn missing_words(&mut self, now: Time, id: u32, words_max: usize) -> Option<(Function, u8, Vec<u8>)> {
         let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
@@ -103,7 +139,7 @@ mod tests {
             has_len: true,
             bytes: &[7; 100],
         };
-        ways.on_data(now, 0, &data).expect("allowed");
+        ways.on_data(&Arrived { now, ecn: None, stack: 0, number: 0 }, &data).expect("allowed");
     }
 
     fn asked(part: &mut Feedback, ways: &mut Ways, now: Time, room: usize) -> Vec<core::ops::Range<u64>> {

@@ -1,10 +1,14 @@
 //! Control of flows: credit, skips, resets, stops, and how many flows the peer may open. Each is
-//! said as it is when the packet is built, and again if that packet is lost: what is older is of no
-//! use.
+//! written as it is when the packet is built, and again if that packet is lost: what is older is of
+//! no use.
 
 use super::super::Ways;
+use super::super::flows::violation;
 use super::super::packet::{DATA_ROOM_MIN_BYTES, Packet};
-use super::{Interest, Part, Token};
+use super::super::receive::inbound::Arrived;
+use super::super::receive::incoming::GAPS_MAX;
+use super::{Effect, Interest, Part, Token};
+use crate::event::{CloseReason, Event, FlowId};
 use core::time::Duration;
 use uts_functions::Time;
 use uts_wire::frame::{self, Frame};
@@ -56,6 +60,26 @@ impl FlowControl {
 }
 
 impl Part for FlowControl {
+    fn read<'f>(
+        &mut self,
+        at: &Arrived,
+        frame: &'f Frame<'f>,
+        ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        match frame {
+            Frame::Credit(credit) => ways.on_credit(*credit)?,
+            Frame::ConnectionCredit(credit) => ways.on_connection_credit(*credit)?,
+            Frame::FlowLimit(limit) => ways.flows.on_limit(limit.max_flows),
+            Frame::Skip(skip) => ways.on_skip(at.now, *skip)?,
+            Frame::ResetFlow(reset) => ways.on_reset(at.now, *reset)?,
+            Frame::StopFlow(stop) => ways.on_stop(*stop)?,
+            Frame::Expedited(expedited) => ways.on_expedited(expedited)?,
+            Frame::ExpeditedAck(ack) => ways.on_expedited_ack(*ack)?,
+            _ => {}
+        }
+        Ok(Effect::Nothing)
+    }
+
     fn interest(&self, ways: &Ways) -> Interest {
         let is_held =
             |signal: &Signal| self.skips_held_until > Time::ZERO && matches!(signal, Signal::Skip(_));
@@ -180,6 +204,98 @@ fn frame_of<'a>(signal: &Signal, ways: &'a Ways) -> Option<Frame<'a>> {
         Signal::FlowLimit => Frame::FlowLimit(frame::FlowLimit { max_flows: ways.flows.accepted_max }),
         Signal::Skip(_) => return None,
     })
+}
+
+impl Ways {
+    fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(credit.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        flow.send.limit = flow.send.limit.max(credit.limit);
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(credit.flow)));
+        }
+        self.after_send_change(credit.flow);
+        Ok(())
+    }
+
+    fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(skip.flow).map_err(violation)?;
+        let Some((_, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
+        }
+        // Messages may be given up before there is credit for them, so that a skip may reach beyond
+        // what was granted. It takes no memory but that of a gap.
+        if let Some(flow) = self.flows.get_mut(skip.flow) {
+            flow.receive.data.skip(skip.start..skip.start.saturating_add(skip.len));
+            if flow.receive.data.gaps() > 2 * GAPS_MAX {
+                return Err(CloseReason::Protocol(format!("flow {}: too many gaps", skip.flow)));
+            }
+        }
+        self.tell_reader(skip.flow);
+        self.consumed(now, skip.flow);
+        Ok(())
+    }
+
+    fn on_reset(&mut self, now: Time, reset: frame::ResetFlow) -> Result<(), CloseReason> {
+        let (id, is_counted) = (reset.flow, self.flows.incoming.is_said);
+        // P-58
+        if reset.sent.is_some() != is_counted {
+            let what = format!("flow {id}: a reset that does not count as the connection's credit does");
+            return Err(CloseReason::Protocol(what));
+        }
+        let found = self.flows.of_frame(id).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        let receive = &mut flow.receive;
+        // flow.md R-30
+        if let Some(end) = receive.data.end_position().filter(|end| *end < reset.final_position) {
+            let at = reset.final_position;
+            let what = format!("flow {id}: a reset behind position {at} of a flow that ends at {end}");
+            return Err(CloseReason::Protocol(what));
+        }
+        let is_lower = receive.reset.is_none_or(|(_, before)| reset.final_position < before);
+        if is_lower && !receive.data.is_ended() {
+            receive.reset = Some((reset.code, reset.final_position));
+        }
+        // flow.md R-35
+        if let Some(sent) = reset.sent {
+            receive.final_sent = Some(receive.final_sent.unwrap_or(0).max(sent));
+            receive.is_final_known |= sent >= reset.final_position;
+        }
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(id)));
+        }
+        self.tell_reader(id);
+        self.flows.note_received(id);
+        self.keeps_to_credit()?;
+        self.consumed(now, id);
+        self.flows.drop_if_done(id);
+        Ok(())
+    }
+
+    fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(stop.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(stop.flow)));
+        }
+        if flow.send.stopped.replace(stop.code).is_none() {
+            self.events.push_back(Event::Stopped(FlowId(stop.flow), stop.code));
+            self.reset_flow(FlowId(stop.flow), stop.code);
+        }
+        Ok(())
+    }
+
+    /// The peer says how far this end may send in all flows together.
+    fn on_connection_credit(&mut self, credit: frame::ConnectionCredit) -> Result<(), CloseReason> {
+        if !self.flows.incoming.is_said {
+            return Err(CloseReason::Protocol("a credit of the connection, which was not agreed".into()));
+        }
+        if self.flows.outgoing.on_limit(credit.limit) {
+            self.go_on_sending();
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 
 use super::super::Ways;
 use super::super::packet::Packet;
-use super::{Interest, LostPacket, Part, Token};
+use super::super::receive::inbound::Arrived;
+use super::{Effect, Interest, LostPacket, Part, Token};
+use crate::event::CloseReason;
 use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_wire::ConnectionId;
@@ -41,6 +43,8 @@ pub(crate) struct Ids {
     spare: Option<Box<NewId>>,
     /// The peer keeps spare ones.
     peer_keeps: bool,
+    /// The peer has ids to give.
+    peer_gives: bool,
     /// The next retires all before it.
     replaces: bool,
     /// The endpoint has not looked since something changed: ids, or where the peer is.
@@ -60,13 +64,15 @@ struct Changes {
 }
 
 impl Ids {
-    /// The connection is established under `own`, and the peer keeps so many spare ids.
-    pub fn begin(&mut self, own: ConnectionId, spare: u8) {
+    /// The connection is established under `own`, with a peer under `peer` that keeps so many spare
+    /// ids.
+    pub fn begin(&mut self, own: ConnectionId, peer: &ConnectionId, spare: u8) {
         if !own.is_empty() {
             self.own.push((0, own));
         }
         self.given = 1;
         self.peer_keeps = spare > 0;
+        self.peer_gives = !peer.is_empty() && SPARE_IDS > 0;
     }
 
     /// Whether the endpoint is to give another id.
@@ -103,7 +109,10 @@ impl Ids {
     }
 
     /// The peer gives an id. Says whether it is to be used from now on.
-    pub fn on_new(&mut self, new: &NewId) -> Result<bool, &'static str> {
+    fn on_new(&mut self, new: &NewId) -> Result<bool, &'static str> {
+        if !self.peer_gives {
+            return Err("it gave a connection id, and has none");
+        }
         let newest = self.spare.as_ref().map_or(self.in_use, |spare| spare.sequence.max(self.in_use));
         if new.sequence == self.in_use || new.sequence == newest {
             return Ok(false);
@@ -153,7 +162,8 @@ impl Ids {
     }
 
     /// The peer no longer uses an id of this end's.
-    pub fn on_retired(&mut self, retired: RetireId) -> Result<(), &'static str> {
+    fn on_retired(&mut self, retired: RetireId) -> Result<(), &'static str> {
+        self.has_news = true;
         if retired.sequence >= self.given {
             return Err("it retired a connection id that it was not given");
         }
@@ -216,6 +226,21 @@ impl Ids {
 }
 
 impl Part for Ids {
+    fn read<'f>(
+        &mut self,
+        _at: &Arrived,
+        frame: &'f Frame<'f>,
+        _ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        let broken = |what: &str| CloseReason::Protocol(what.to_owned());
+        match frame {
+            Frame::NewId(new) if self.on_new(new).map_err(broken)? => return Ok(Effect::UseId(*new)),
+            Frame::RetireId(retired) => self.on_retired(*retired).map_err(broken)?,
+            _ => {}
+        }
+        Ok(Effect::Nothing)
+    }
+
     fn interest(&self, _ways: &Ways) -> Interest {
         Interest::frames_if(self.changes.as_ref().is_some_and(|changes| {
             changes.newest.as_ref().is_some_and(|said| said.waits)
@@ -276,7 +301,7 @@ mod tests {
 
     fn begun() -> Ids {
         let mut ids = Ids::default();
-        ids.begin(id(100), SPARE_IDS);
+        ids.begin(id(100), &id(200), SPARE_IDS);
         ids
     }
 
@@ -309,7 +334,7 @@ mod tests {
     fn who_has_no_id_or_whose_peer_keeps_none_gives_none() {
         for (own, spare) in [(ConnectionId::EMPTY, 1), (id(1), 0)] {
             let mut ids = Ids::default();
-            ids.begin(own, spare);
+            ids.begin(own, &id(200), spare);
             ids.replace();
             assert!(!ids.wants_one(), "{own} {spare}");
         }

@@ -1,6 +1,7 @@
 //! Parts of a connection that have frames of their own. Each keeps what it has to say, writes it
-//! into packets, and hears what became of it. A new one is a file, a field of [`Parts`], a name in
-//! its list, and a kind of [`Token`].
+//! into packets, hears what became of it, and reads what the peer's part has written. A new one is
+//! a file, a field of [`Parts`], a name in its list, its frames in [`Parts::read`], and a kind of
+//! [`Token`].
 
 mod control;
 mod data;
@@ -29,10 +30,12 @@ pub(super) use size::PacketSize;
 use super::Ways;
 use super::life::deadlines::earlier;
 use super::packet::Packet;
-use crate::event::Direction;
+use super::receive::inbound::Arrived;
+use crate::event::{CloseReason, Direction};
 use core::ops::Range;
 use uts_functions::Time;
 use uts_functions::retransmission::ledger::Carried;
+use uts_wire::frame::{self, Frame};
 
 /// A part of a connection that has frames of its own. What a part shares with others is in the
 /// [`Ways`].
@@ -44,6 +47,17 @@ pub(super) trait Part {
 
     /// Writes what waits into a packet, as far as there is room.
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways);
+
+    /// Reads a frame of the part that a packet brought. Returns what it asks for beyond the part
+    /// and the ways. Errors if the peer has broken the protocol.
+    fn read<'f>(
+        &mut self,
+        _at: &Arrived,
+        _frame: &'f Frame<'f>,
+        _ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        Ok(Effect::Nothing)
+    }
 
     /// What a packet carried of this part has arrived.
     fn acked(&mut self, _now: Time, _token: &Token, _ways: &mut Ways) {}
@@ -62,6 +76,24 @@ pub(super) trait Part {
 
     /// Does what is due, if anything is.
     fn on_timeout(&mut self, _now: Time, _ways: &mut Ways) {}
+}
+
+/// What a frame asks of the connection, beyond its part and the ways. The hub carries it out.
+#[derive(Debug)]
+pub(super) enum Effect<'f> {
+    Nothing,
+    /// Packets have arrived at the peer: what they carried is settled.
+    Arrived(&'f frame::Ack<'f>),
+    /// Packets did not arrive, and the peer has their data from redundancy.
+    Repaired(&'f frame::AckRanges<'f>),
+    /// A message of an exchange goes to its machine.
+    Exchange(&'f Frame<'f>),
+    /// The peer closes the connection.
+    Close(&'f frame::Close<'f>),
+    /// The peer has answered the challenge of this number.
+    Answered(u64),
+    /// Packets to the peer carry this id from now on.
+    UseId(frame::NewId),
 }
 
 /// What a part has to send.
@@ -213,6 +245,43 @@ impl Parts {
         in_order!(self, part => if !packet.is_complete {
             part.write(packet, ways)
         });
+    }
+
+    /// A frame that a packet brought goes to its part. Each kind has one.
+    pub fn read<'f>(
+        &mut self,
+        at: &Arrived,
+        frame: &'f Frame<'f>,
+        ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        match frame {
+            Frame::Data(_) | Frame::Messages(_) | Frame::Order(_) => self.data.read(at, frame, ways),
+            Frame::Ack(_) | Frame::Repaired(_) => self.report.read(at, frame, ways),
+            Frame::Credit(_)
+            | Frame::ConnectionCredit(_)
+            | Frame::FlowLimit(_)
+            | Frame::Skip(_)
+            | Frame::ResetFlow(_)
+            | Frame::StopFlow(_)
+            | Frame::Expedited(_)
+            | Frame::ExpeditedAck(_) => self.flow_control.read(at, frame, ways),
+            Frame::RequestPf(_)
+            | Frame::AckPf(_)
+            | Frame::NakPf(_)
+            | Frame::ConfirmPf(_)
+            | Frame::StalePf(_) => self.exchanges.read(at, frame, ways),
+            Frame::Close(_) | Frame::PathChallenge(_) | Frame::PathResponse(_) => {
+                self.control.read(at, frame, ways)
+            }
+            Frame::NewId(_) | Frame::RetireId(_) => self.ids.read(at, frame, ways),
+            Frame::Feedback(_) => self.feedback.read(at, frame, ways),
+            // A poll was noticed when the packet was read; redundancy is taken in behind all other
+            // frames.
+            Frame::Repair(_) => self.repairs.read(at, frame, ways),
+            Frame::Poll => self.poll.read(at, frame, ways),
+            Frame::Ping => self.ping.read(at, frame, ways),
+            Frame::Padding { .. } => self.size.read(at, frame, ways),
+        }
     }
 
     /// What a packet carried has arrived.

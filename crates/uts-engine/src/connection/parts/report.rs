@@ -3,7 +3,9 @@
 
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
-use super::{Part, Token};
+use super::super::receive::inbound::Arrived;
+use super::{Effect, Part, Token};
+use crate::event::CloseReason;
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use uts_functions::Time;
@@ -27,6 +29,19 @@ pub(crate) struct Report {
 }
 
 impl Part for Report {
+    fn read<'f>(
+        &mut self,
+        _at: &Arrived,
+        frame: &'f Frame<'f>,
+        _ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        Ok(match frame {
+            Frame::Ack(ack) => Effect::Arrived(ack),
+            Frame::Repaired(ranges) => Effect::Repaired(ranges),
+            _ => Effect::Nothing,
+        })
+    }
+
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Ways { inbound: Some(inbound), outbound, stats, flows, .. } = ways else { return };
         if inbound.arrivals.holds_back() {

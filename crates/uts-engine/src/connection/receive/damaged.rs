@@ -4,8 +4,7 @@
 use crate::bug::bug;
 use crate::connection::Connection;
 use crate::connection::receive::contents::{Contents, Frames};
-use crate::connection::receive::incoming::Ecn;
-use uts_functions::Time;
+use crate::connection::receive::inbound::Arrived;
 use uts_wire::frame::{Data, Frame, FrameIter};
 
 impl Connection {
@@ -13,13 +12,12 @@ impl Connection {
     /// is the end of a message and this end wants such messages. If not, it counts as lost.
     pub(in crate::connection) fn take_in_damaged(
         &mut self,
-        now: Time,
-        ecn: Option<Ecn>,
-        (index, number): (usize, u64),
+        at: &Arrived,
         payload: &[u8],
         right_bytes: usize,
     ) {
-        let tail = damaged_end(payload, right_bytes).filter(|(data, right)| self.takes(index, data, *right));
+        let tail =
+            damaged_end(payload, right_bytes).filter(|(data, right)| self.takes(at.stack, data, *right));
         let mut frames = Frames::new(payload);
         let Some((data, right_bytes)) = tail.filter(|_| frames.read()) else {
             self.ways.stats.dropped_malformed += 1;
@@ -28,32 +26,32 @@ impl Connection {
         let contents = Contents::Frames(&frames);
         let receive = self.ways.flows.get(data.flow).map(|flow| &flow.receive.data);
         if receive.is_some_and(|data| data.is_full_of_damage())
-            || self.ways.overruns(index, &contents)
-            || self.ways.lacks_memory(index, &contents)
+            || self.ways.overruns(at.stack, &contents)
+            || self.ways.lacks_memory(at.stack, &contents)
         {
             self.ways.stats.dropped_overrun += 1;
             return;
         }
-        self.on_authentic(now);
-        if self.ways.refuses(now, index, &contents) {
+        self.on_authentic(at.now);
+        if self.ways.refuses(at, &contents) {
             return;
         }
-        let seen = (contents.seen(), payload.len() as u64);
-        let Some((epoch, _)) = self.ways.on_arrival(now, ecn, (index, number), seen) else {
-            bug!("stack {index} of a damaged packet is gone");
+        let arrival = self.ways.on_arrival(at, contents.seen(), payload.len() as u64);
+        let Some((epoch, _)) = arrival else {
+            bug!("stack {} of a damaged packet is gone", at.stack);
             return;
         };
-        self.on_packet_of_epoch(now, epoch);
+        self.on_packet_of_epoch(at.now, epoch);
         self.ways.stats.packets_damaged += 1;
         let handled = frames.try_for_each(|frame| match frame {
             Frame::Data(found) if core::ptr::eq(found.bytes, data.bytes) => {
-                let Some(placed) = self.ways.place(index, data.flow)? else { return Ok(()) };
-                self.ways.insert_data(now, (index, placed), found, Some(right_bytes))
+                let Some(placed) = self.ways.place(at.stack, data.flow)? else { return Ok(()) };
+                self.ways.insert_data(at, placed, found, Some(right_bytes))
             }
-            frame => self.handle_frame(now, index, frame),
+            frame => self.handle_frame(at, frame),
         });
         match handled {
-            Ok(()) => self.ways.hold_back(index, number, &contents),
+            Ok(()) => self.ways.hold_back(at, &contents),
             Err(reason) => self.fail(reason),
         }
     }

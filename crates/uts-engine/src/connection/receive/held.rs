@@ -5,9 +5,8 @@ use crate::bug::bug;
 use crate::connection::Ways;
 use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::receive::contents::{Contents, Frames};
-use crate::connection::receive::inbound::Inbound;
+use crate::connection::receive::inbound::{Arrived, Inbound};
 use crate::synthesis::ReceiveStack;
-use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement as _, HELD_MAX, Held};
 use uts_functions::flow::FlowControl as _;
 use uts_functions::mechanism::Promise;
@@ -36,15 +35,10 @@ impl ReceiveHalf {
 }
 
 impl Ways {
-    /// Whether a packet that came under a stack is not taken in, since it has data behind a gap,
-    /// and nothing such is kept. Where some is, and no more may be, that is given up first.
-    pub(in crate::connection) fn refuses(
-        &mut self,
-        now: Time,
-        index: usize,
-        contents: &Contents<'_, '_>,
-    ) -> bool {
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+    /// Whether a packet is not taken in, since it has data behind a gap, and nothing such is kept.
+    /// Where some is, and no more may be, that is given up first.
+    pub(in crate::connection) fn refuses(&mut self, at: &Arrived, contents: &Contents<'_, '_>) -> bool {
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
         let keeps = stack.map_or(HELD_MAX, keeps);
         if keeps >= HELD_MAX || !self.leaves_gap(contents) {
             return false;
@@ -55,7 +49,7 @@ impl Ways {
         };
         if keeps == 0 {
             // acknowledgement.md R-17
-            inbound.arrivals.report_by(now);
+            inbound.arrivals.report_by(at.now);
             self.stats.dropped_overrun += 1;
             return true;
         }
@@ -103,15 +97,11 @@ impl Ways {
         });
     }
 
-    /// A packet has been taken in, built under this stack: it is held back from reports if data
-    /// before its own is missing, and the mechanism has it so.
-    pub(in crate::connection) fn hold_back(
-        &mut self,
-        index: usize,
-        number: u64,
-        contents: &Contents<'_, '_>,
-    ) {
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+    /// A packet has been taken in: it is held back from reports if data before its own is missing,
+    /// and the mechanism has it so.
+    pub(in crate::connection) fn hold_back(&mut self, at: &Arrived, contents: &Contents<'_, '_>) {
+        let (stack, number) = (at.stack, at.number);
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(stack));
         if !stack.is_some_and(|stack| stack.acknowledgement.is_cumulative()) {
             return;
         }
@@ -152,7 +142,7 @@ impl Ways {
 mod tests {
     use super::*;
     use crate::connection::testing;
-    use uts_functions::{Function, Profile};
+    use uts_functions::{Function, Profile, Time};
     use uts_wire::frame::{Data, DataFlags};
 
     /// A peer that never fills the gap: what is held of its data is bounded, and nothing of it is
@@ -178,13 +168,14 @@ mod tests {
                 let flags = DataFlags::default();
                 let data = Data { flow, offset: Some(1000 * number), flags, has_len: true, bytes };
                 let contents = Contents::Data(data);
-                if ways.refuses(Time::ZERO, 0, &contents) {
+                let at = Arrived { now: Time::ZERO, ecn: None, stack: 0, number };
+                if ways.refuses(&at, &contents) {
                     continue;
                 }
                 let inbound = ways.inbound.as_mut().expect("established");
                 inbound.arrivals.received.insert_one(number);
-                ways.on_data(Time::ZERO, 0, &data).expect("granted");
-                ways.hold_back(0, number, &contents);
+                ways.on_data(&at, &data).expect("granted");
+                ways.hold_back(&at, &contents);
                 most = most.max(ways.flows.get(flow).expect("open").receive.data.held_bytes());
             }
             assert_eq!(most, held_bytes_max.min(1_000_000), "keep = {keep}");

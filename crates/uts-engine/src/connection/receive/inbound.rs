@@ -1,5 +1,6 @@
 //! What the peer sends: open epochs, and which packets arrived.
 
+use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::presentations::Presentations;
 use crate::connection::secrets::SecretChain;
 use crate::exchange::GROUPS_MAX;
@@ -10,7 +11,7 @@ use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection, Verdict};
 use uts_functions::protection::Protection;
 use uts_functions::rate::{self, RateControl as _, Watch};
-use uts_functions::{Choice, Function, Profile};
+use uts_functions::{Choice, Function, Profile, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -30,6 +31,17 @@ pub(crate) struct Inbound {
     /// What measures the rate of arrivals for the sender, if anything does, and the choice that it
     /// was built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
+}
+
+/// A packet that is being taken in: when and how it came, and under which stack it was built.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Arrived {
+    pub now: Time,
+    /// Its mark by the network; `None` = unmarked, or recovered from redundancy.
+    pub ecn: Option<Ecn>,
+    /// Index of the stack.
+    pub stack: usize,
+    pub number: u64,
 }
 
 /// A packet that was opened.

@@ -1,25 +1,25 @@
 //! The way in: from a datagram to data that waits to be read.
 //!
 //! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed
-//! before) -> `take_in` (acknowledgement) -> `handle_frames` -> `repair` (what redundancy brings
-//! back goes through `handle_frames` as well).
+//! before) -> `take_in` (acknowledgement) -> `handle_frame` -> `repair` (what redundancy brings
+//! back goes through `handle_frame` as well).
 
 use crate::bug::bug;
 use crate::connection::flows::violation;
 use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
-use crate::connection::receive::inbound::{Dropped, Unsealed};
+use crate::connection::receive::inbound::{Arrived, Dropped, Unsealed};
 use crate::connection::receive::messages::Messages;
 use crate::connection::{CloseReason, Connection, Event, Ways};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::{ReceiveStack, repair_of};
 use bytes::Bytes;
 use core::time::Duration;
+use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::fec;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
-use uts_functions::{Function, Time};
 use uts_wire::frame::{self, Frame};
 
 /// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
@@ -42,6 +42,15 @@ pub(in crate::connection) const GAPS_MAX: usize = 4096;
 struct Part {
     offset: Option<u64>,
     len: u64,
+}
+
+/// Data whose flow was found, and is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Placement {
+    /// It has positions.
+    pub counts: bool,
+    /// Losses of it are repeated.
+    pub repeats: bool,
 }
 
 impl Connection {
@@ -70,11 +79,11 @@ impl Connection {
         }
         match opened {
             Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
-                self.take_in_damaged(now, ecn, (stack, number), &packet[frames], right_bytes)
+                self.take_in_damaged(&Arrived { now, ecn, stack, number }, &packet[frames], right_bytes)
             }
             Ok(Unsealed { stack, number, frames, repaired, .. }) => {
                 self.ways.stats.packets_corrected += u64::from(repaired);
-                self.take_in(now, ecn, (stack, number), &packet[frames])
+                self.take_in(&Arrived { now, ecn, stack, number }, &packet[frames])
             }
             Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,
             Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
@@ -122,8 +131,8 @@ impl Connection {
     /// Feeds redundancy with a packet of an epoch, and takes in what it brings back.
     pub(in crate::connection) fn repair(
         &mut self,
-        now: Time,
-        (epoch, number): (u32, u64),
+        at: &Arrived,
+        epoch: u32,
         payload: &[u8],
         contents: &Contents<'_, '_>,
     ) {
@@ -139,7 +148,7 @@ impl Connection {
         // flow.md R-37
         if self.ways.flows.incoming.has_room_for_redundancy(payload.len()) {
             if has_data {
-                recovered = decoder.on_source(number, payload);
+                recovered = decoder.on_source(at.number, payload);
             }
             contents.for_each_repair(|repair| {
                 recovered.extend(decoder.on_repair(&repair_of(repair)));
@@ -149,7 +158,7 @@ impl Connection {
         }
         self.ways.note_redundancy();
         for packet in recovered {
-            self.take_in_recovered(now, epoch, packet);
+            self.take_in_recovered(at.now, epoch, packet);
         }
     }
 
@@ -159,7 +168,8 @@ impl Connection {
             bug!("a packet is recovered before anything can be received");
             return;
         };
-        let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
+        let Some(stack) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
+        let at = &Arrived { now, ecn: None, stack, number: packet.number };
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
@@ -168,9 +178,9 @@ impl Connection {
         }
         let mut frames = Frames::new(&packet.payload);
         if !frames.read()
-            || self.ways.overruns(index, &Contents::Frames(&frames))
-            || self.ways.lacks_memory(index, &Contents::Frames(&frames))
-            || self.ways.refuses(now, index, &Contents::Frames(&frames))
+            || self.ways.overruns(stack, &Contents::Frames(&frames))
+            || self.ways.lacks_memory(stack, &Contents::Frames(&frames))
+            || self.ways.refuses(at, &Contents::Frames(&frames))
         {
             return;
         }
@@ -181,7 +191,7 @@ impl Connection {
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.ways.stats.packets_recovered += 1;
-        match self.handle_frames(now, index, &frames) {
+        match frames.try_for_each(|frame| self.handle_frame(at, frame)) {
             Ok(()) => self.ways.confirm(&frames),
             Err(reason) => self.fail(reason),
         }
@@ -240,13 +250,13 @@ impl Ways {
     /// its epoch, and whether redundancy had brought it back before: then only its arrival is news.
     pub(in crate::connection) fn on_arrival(
         &mut self,
-        now: Time,
-        ecn: Option<Ecn>,
-        (index, number): (usize, u64),
-        (seen, bytes): (Seen, u64),
+        at: &Arrived,
+        seen: Seen,
+        bytes: u64,
     ) -> Option<(u32, bool)> {
+        let Arrived { now, ecn, stack, number } = *at;
         let inbound = self.inbound.as_mut()?;
-        let stack = inbound.stacks.get_mut(index)?;
+        let stack = inbound.stacks.get_mut(stack)?;
         let is_recovered = inbound.arrivals.repaired.contains(number);
         let marked = ecn == Some(Ecn::Ce);
         let arrival = Arrival { number, now, eliciting: seen.eliciting, polled: seen.polled, marked };
@@ -318,13 +328,12 @@ impl Ways {
     }
 
     /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and
-    /// sees that it is in the stack's group. Says whether the data has positions, and whether
-    /// losses of it are repeated; `None` if nobody wants it.
+    /// sees that it is in the stack's group. `None` if nobody wants the data.
     pub(in crate::connection) fn place(
         &mut self,
         index: usize,
         id: u32,
-    ) -> Result<Option<(bool, bool)>, CloseReason> {
+    ) -> Result<Option<Placement>, CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
             bug!("stack {index} of a packet is gone before its data is read");
             return Ok(None);
@@ -366,35 +375,34 @@ impl Ways {
         if is_told && is_wanted {
             self.flows.signals.insert(Signal::Credit(id));
         }
-        Ok(is_wanted.then_some((counts, repeats)))
+        Ok(is_wanted.then_some(Placement { counts, repeats }))
     }
 
     pub(in crate::connection) fn on_data(
         &mut self,
-        now: Time,
-        index: usize,
+        at: &Arrived,
         data: &frame::Data<'_>,
     ) -> Result<(), CloseReason> {
-        if self.on_next_bytes(index, data) {
+        if self.on_next_bytes(at.stack, data) {
             return self.keeps_to_credit();
         }
-        let Some(placed) = self.place(index, data.flow)? else {
+        let Some(placed) = self.place(at.stack, data.flow)? else {
             self.note_end(data);
             return Ok(());
         };
         // The first of a flow found it not yet in its place.
-        if self.on_next_bytes(index, data) {
+        if self.on_next_bytes(at.stack, data) {
             return self.keeps_to_credit();
         }
-        self.insert_data(now, (index, placed), data, None)
+        self.insert_data(at, placed, data, None)
     }
 
     /// Data of a flow that is known, whose data has positions and is repeated or not. Of a message
     /// that came damaged, so many bytes are right.
     pub(in crate::connection) fn insert_data(
         &mut self,
-        now: Time,
-        (index, (counts, repeats)): (usize, (bool, bool)),
+        at: &Arrived,
+        Placement { counts, repeats }: Placement,
         data: &frame::Data<'_>,
         right_bytes: Option<u64>,
     ) -> Result<(), CloseReason> {
@@ -428,7 +436,7 @@ impl Ways {
             // Nobody waits for what came without positions, or did not come.
             receive.data.skip(0..start);
         }
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
         let is_revocable = stack.is_some_and(|stack| receive.may_give_up(stack, start));
         let segment = Segment {
             start,
@@ -453,8 +461,8 @@ impl Ways {
                 self.tell_reader(data.flow);
                 self.flows.note_received(data.flow);
                 self.keeps_to_credit()?;
-                self.consumed(now, data.flow);
-                self.look_for_missing(now, data.flow);
+                self.consumed(at.now, data.flow);
+                self.look_for_missing(at.now, data.flow);
                 Ok(())
             }
             Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
@@ -467,7 +475,7 @@ impl Ways {
         index: usize,
         order: &frame::Order,
     ) -> Result<(), CloseReason> {
-        let counts = self.place(index, order.flow)?.is_some_and(|(counts, _)| counts);
+        let counts = self.place(index, order.flow)?.is_some_and(|placed| placed.counts);
         let receive = self.flows.get_mut(order.flow).map(|flow| &mut flow.receive).filter(|_| counts);
         if let Some(receive) = receive.filter(|receive| order.start < receive.limit()) {
             receive.data.note_order(order.start, order.after.clone());
@@ -497,115 +505,11 @@ impl Ways {
         self.flows.update_alarm(id);
     }
 
-    /// The half of one of our mechanisms that works at the peer has spoken. What is for another
-    /// than is in use, or for a flow that is gone, came too late.
-    pub(in crate::connection) fn on_feedback(
-        &mut self,
-        now: Time,
-        feedback: &frame::Feedback<'_>,
-    ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.outbound else {
-            bug!("feedback arrives before anything can be sent");
-            return Ok(());
-        };
-        let result = match Function::from_number(feedback.function) {
-            Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
-                outbound.on_rate_feedback(feedback.words)
-            }
-            Some(Function::Retransmission) => self.on_demand(now, feedback),
-            _ => Ok(()),
-        };
-        result.map_err(|bad| CloseReason::Protocol(bad.to_string()))
-    }
-
     /// Tells the application once that a flow has something to read.
     pub(in crate::connection) fn tell_reader(&mut self, id: u32) {
         if let Some(flow) = self.flows.get_mut(id) {
             flow.receive.tell_reader(id, &mut self.events);
         }
-    }
-
-    pub(in crate::connection) fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
-        let found = self.flows.of_frame(credit.flow).map_err(violation)?;
-        let Some((flow, is_new)) = found else { return Ok(()) };
-        flow.send.limit = flow.send.limit.max(credit.limit);
-        if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(credit.flow)));
-        }
-        self.after_send_change(credit.flow);
-        Ok(())
-    }
-
-    pub(in crate::connection) fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
-        let found = self.flows.of_frame(skip.flow).map_err(violation)?;
-        let Some((_, is_new)) = found else { return Ok(()) };
-        if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
-        }
-        // Messages may be given up before there is credit for them, so that a skip may reach beyond
-        // what was granted. It takes no memory but that of a gap.
-        if let Some(flow) = self.flows.get_mut(skip.flow) {
-            flow.receive.data.skip(skip.start..skip.start.saturating_add(skip.len));
-            if flow.receive.data.gaps() > 2 * GAPS_MAX {
-                return Err(CloseReason::Protocol(format!("flow {}: too many gaps", skip.flow)));
-            }
-        }
-        self.tell_reader(skip.flow);
-        self.consumed(now, skip.flow);
-        Ok(())
-    }
-
-    pub(in crate::connection) fn on_reset(
-        &mut self,
-        now: Time,
-        reset: frame::ResetFlow,
-    ) -> Result<(), CloseReason> {
-        let (id, is_counted) = (reset.flow, self.flows.incoming.is_said);
-        // P-58
-        if reset.sent.is_some() != is_counted {
-            let what = format!("flow {id}: a reset that does not count as the connection's credit does");
-            return Err(CloseReason::Protocol(what));
-        }
-        let found = self.flows.of_frame(id).map_err(violation)?;
-        let Some((flow, is_new)) = found else { return Ok(()) };
-        let receive = &mut flow.receive;
-        // flow.md R-30
-        if let Some(end) = receive.data.end_position().filter(|end| *end < reset.final_position) {
-            let at = reset.final_position;
-            let what = format!("flow {id}: a reset behind position {at} of a flow that ends at {end}");
-            return Err(CloseReason::Protocol(what));
-        }
-        let is_lower = receive.reset.is_none_or(|(_, before)| reset.final_position < before);
-        if is_lower && !receive.data.is_ended() {
-            receive.reset = Some((reset.code, reset.final_position));
-        }
-        // flow.md R-35
-        if let Some(sent) = reset.sent {
-            receive.final_sent = Some(receive.final_sent.unwrap_or(0).max(sent));
-            receive.is_final_known |= sent >= reset.final_position;
-        }
-        if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(id)));
-        }
-        self.tell_reader(id);
-        self.flows.note_received(id);
-        self.keeps_to_credit()?;
-        self.consumed(now, id);
-        self.flows.drop_if_done(id);
-        Ok(())
-    }
-
-    pub(in crate::connection) fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
-        let found = self.flows.of_frame(stop.flow).map_err(violation)?;
-        let Some((flow, is_new)) = found else { return Ok(()) };
-        if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(stop.flow)));
-        }
-        if flow.send.stopped.replace(stop.code).is_none() {
-            self.events.push_back(Event::Stopped(FlowId(stop.flow), stop.code));
-            self.reset_flow(FlowId(stop.flow), stop.code);
-        }
-        Ok(())
     }
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.

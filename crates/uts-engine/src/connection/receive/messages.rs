@@ -2,10 +2,10 @@
 //! that for each there is nothing but what is its own.
 
 use crate::connection::receive::contents::Frames;
-use crate::connection::receive::incoming::GAPS_MAX;
+use crate::connection::receive::inbound::Arrived;
+use crate::connection::receive::incoming::{GAPS_MAX, Placement};
 use crate::connection::{CloseReason, Ways};
 use smallvec::SmallVec;
-use uts_functions::Time;
 use uts_functions::sequencing::message_row::Places;
 use uts_wire::Reader;
 use uts_wire::frame::{self, Data, Frame, InRow, RowReader, kind};
@@ -136,14 +136,13 @@ impl Ways {
     /// Takes in the messages that a packet consists of.
     pub(in crate::connection) fn on_messages(
         &mut self,
-        now: Time,
-        index: usize,
+        at: &Arrived,
         messages: &Messages,
         payload: &[u8],
     ) -> Result<(), CloseReason> {
-        let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
+        let Some(Placement { counts, repeats }) = self.place(at.stack, messages.flow)? else { return Ok(()) };
         let receive = self.flows.get(messages.flow).map(|flow| &flow.receive);
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
         let is_revocable = receive
             .zip(stack)
             .zip(messages.start)
@@ -152,7 +151,7 @@ impl Ways {
         // each has a place of its own.
         if is_revocable || (counts && messages.start.is_none()) {
             let mut frames = Frames::new(payload);
-            return if frames.read() { self.on_data_frames(now, index, &frames) } else { Ok(()) };
+            return if frames.read() { self.on_data_frames(at, &frames) } else { Ok(()) };
         }
         let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
@@ -179,17 +178,17 @@ impl Ways {
         self.flows.note_received(messages.flow);
         if counts {
             self.keeps_to_credit()?;
-            self.consumed(now, messages.flow);
-            self.look_for_missing(now, messages.flow);
+            self.consumed(at.now, messages.flow);
+            self.look_for_missing(at.now, messages.flow);
         }
         self.tell_reader(messages.flow);
         Ok(())
     }
 
-    fn on_data_frames(&mut self, now: Time, index: usize, frames: &Frames<'_>) -> Result<(), CloseReason> {
+    fn on_data_frames(&mut self, at: &Arrived, frames: &Frames<'_>) -> Result<(), CloseReason> {
         frames.try_for_each(|frame| match frame {
-            Frame::Data(data) => self.on_data(now, index, data),
-            Frame::Messages(messages) => messages.iter().try_for_each(|data| self.on_data(now, index, &data)),
+            Frame::Data(data) => self.on_data(at, data),
+            Frame::Messages(messages) => messages.iter().try_for_each(|data| self.on_data(at, &data)),
             _ => Ok(()),
         })
     }

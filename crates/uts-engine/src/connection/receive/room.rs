@@ -135,20 +135,6 @@ impl Ways {
         }
     }
 
-    /// The peer says how far this end may send in all flows together.
-    pub(in crate::connection) fn on_connection_credit(
-        &mut self,
-        credit: frame::ConnectionCredit,
-    ) -> Result<(), CloseReason> {
-        if !self.flows.incoming.is_said {
-            return Err(CloseReason::Protocol("a credit of the connection, which was not agreed".into()));
-        }
-        if self.flows.outgoing.on_limit(credit.limit) {
-            self.go_on_sending();
-        }
-        Ok(())
-    }
-
     /// Flows may send that had to wait for the connection.
     pub(in crate::connection) fn go_on_sending(&mut self) {
         for id in self.flows.unsent() {

@@ -8,14 +8,17 @@ pub(in crate::connection) use messages::{How, append_whole};
 
 use super::super::flows::Flows;
 use super::super::packet::{Packet, Reason};
+use super::super::receive::inbound::Arrived;
 use super::super::send::gate::Gate;
 use super::super::{Stats, Ways};
 use super::repairs::has_repair;
-use super::{Interest, LostPacket, Part, Token};
+use super::{Effect, Interest, LostPacket, Part, Token};
 use crate::bug::bug;
+use crate::event::CloseReason;
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement as _;
+use uts_wire::frame::Frame;
 
 /// What flows have to send. The flows have it.
 #[derive(Debug)]
@@ -58,6 +61,21 @@ impl Cargo<'_, '_> {
 }
 
 impl Part for Data {
+    fn read<'f>(
+        &mut self,
+        at: &Arrived,
+        frame: &'f Frame<'f>,
+        ways: &mut Ways,
+    ) -> Result<Effect<'f>, CloseReason> {
+        match frame {
+            Frame::Data(data) => ways.on_data(at, data)?,
+            Frame::Messages(messages) => messages.iter().try_for_each(|data| ways.on_data(at, &data))?,
+            Frame::Order(order) => ways.on_order(at.stack, order)?,
+            _ => {}
+        }
+        Ok(Effect::Nothing)
+    }
+
     fn interest(&self, ways: &Ways) -> Interest {
         if ways.flows.wants_to_send() { Interest::Data } else { Interest::Nothing }
     }
