@@ -5,15 +5,18 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside demo torture test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Copy a file over an emulated path that goes bad, and write a report to demo-out/ (FILE=path for a file of yours)
-	cargo build --release --bin uts --bin uts-lab
-	@cargo run --quiet --release --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
+	cargo build --profile demo --bin uts --bin uts-lab
+	@cargo run --quiet --profile demo --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
+
+try: setup ## Test one function of the library, not optimised: seconds from a changed line to the result (FUNCTION=detection)
+	cargo test --profile dev -p uts-functions --lib -- $(or $(FUNCTION),$(error say which function, as in: make try FUNCTION=detection))::
 
 # The instant is the first seed, so that each run tries others; it is said, and `UTS_SEED=n` runs one again.
 torture: setup ## Exchange mechanisms at random over random paths, under new seeds each time (SEEDS=10000)
@@ -57,13 +60,14 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-check: setup ## Check formatting, lints, texts, links and other workspaces, and run the tests inside the crates: before each commit
-	cargo fmt --all --check
+check: lint ## Check all that `make lint` does, and run the tests inside the crates: before each commit
+	@scripts/cargo-test --workspace --lib --bins
+
+lint: setup ## Check formatting, lints, texts, links and other workspaces
 	@scripts/wide-lines
 	@scripts/first-words
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@$(MAKE) --no-print-directory doc outside
-	@scripts/cargo-test --workspace --lib --bins
+	@scripts/lint
+	@$(MAKE) --no-print-directory outside
 
 outside: setup ## Check that what has a workspace of its own still compiles: benchmarks, rivals, fuzzers
 	@scripts/outside
