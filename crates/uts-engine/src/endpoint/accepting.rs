@@ -1,7 +1,7 @@
 //! Connections that others begin: from a client's first packet to the connection that is accepted.
 
 use super::crowd::Held;
-use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES, reflectors};
+use super::{Endpoint, FIRST_CID_BYTES, reflectors};
 use crate::connection::{self, Birth, Connection, Place, Side};
 use crate::endpoint::budget::Stores;
 use crate::event::ConnectionHandle;
@@ -16,12 +16,12 @@ use uts_wire::packet::establishment::EstablishmentHeader;
 impl Endpoint {
     /// The next connection whose handshake a client has finished.
     pub fn accept(&mut self) -> Option<ConnectionHandle> {
-        self.accepted.pop_front()
+        self.door.accepted.pop_front()
     }
 
     /// Takes no more new connections.
     pub fn refuse_new(&mut self) {
-        self.refusing = true;
+        self.door.is_closed = true;
     }
 
     /// A client's first packet. No state is made before it is found to be whole and made by someone
@@ -50,19 +50,19 @@ impl Endpoint {
         if !connection::is_authentic(&keys, datagram, place) {
             return None;
         }
-        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
-        if !self.refusing && proof.is_none() && self.wants_proof(remote.ip()) {
+        let proof = self.door.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
+        if !self.door.is_closed && proof.is_none() && self.wants_proof(remote.ip()) {
             self.answer_with_retry(now, remote, header);
             return None;
         }
-        let refusal = if self.refusing {
+        let refusal = if self.door.is_closed {
             Some("it takes no new connections")
         } else {
             self.has_no_place(now, remote.ip())
         };
         if let Some(why) = refusal {
             let ids = (header.scid, header.dcid);
-            if self.answers.len() < ANSWERS_MAX
+            if self.door.has_room_to_answer()
                 && let Some(answer) = connection::refusal(&keys, ids, why)
             {
                 self.answer(remote, answer);
@@ -80,12 +80,12 @@ impl Endpoint {
         if !self.make_half_open_room(now, remote.ip(), proof.is_some()) {
             return None;
         }
-        let ration = self.handshake_memory.ration()?;
+        let ration = self.door.handshake_memory.ration()?;
         let local_cid = self.new_cid(remote)?;
         let config = Arc::clone(&self.accept);
         let reset_token = self.ids.reset_token(&local_cid, remote);
         let ids = (Some(original_dcid), retry_scid);
-        let stores = Stores::new(&self.budget, self.spares.clone(), &config);
+        let stores = Stores::new(&self.shared.budget, self.shared.spares.clone(), &config);
         let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
         let birth = Birth {
@@ -103,7 +103,7 @@ impl Endpoint {
             proposal: Arc::clone(&self.accept_profile),
             seed: self.rng.next_u64(),
             stores,
-            known: self.history.of(remote.ip(), now),
+            known: self.shared.history.of(remote.ip(), now),
             ration,
         };
         let connection = Connection::new(now, birth)?;
@@ -111,11 +111,11 @@ impl Endpoint {
         self.strangers -= 1;
         let handle = self.insert(connection);
         let held = if proof.is_some() { Held::HalfOpen } else { Held::Claimed };
-        self.crowd.join(remote.ip(), held);
+        self.door.crowd.join(remote.ip(), held);
         if let Some(entry) = self.connections.get_mut(handle) {
             entry.held = held;
         }
-        self.by_first.insert((remote, header.dcid), handle);
+        self.routes.add_first(remote, header.dcid, handle);
         Some(handle)
     }
 }

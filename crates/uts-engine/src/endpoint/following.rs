@@ -7,10 +7,6 @@ use crate::event::ConnectionHandle;
 use rand::Rng;
 use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
-use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
-
-/// Under which word a connection is found if its peer has forgotten it.
-pub(super) type ResetKey = (SocketAddr, [u8; RESET_TOKEN_BYTES]);
 
 impl Endpoint {
     /// This endpoint has another address, or another socket: its packets leave from elsewhere from
@@ -22,14 +18,14 @@ impl Endpoint {
         let handles: Vec<_> = self.connections.handles().collect();
         for handle in &handles {
             if let Some((host, learnt)) = self.peek(*handle).and_then(|c| c.learnt_of()) {
-                self.history.note(host, learnt);
+                self.shared.history.note(host, learnt);
             }
         }
-        self.history.on_moved(local);
+        self.shared.history.on_moved(local);
         for handle in handles {
             let luck = self.rng.next_u64();
             if let Some(entry) = self.connections.get_mut(handle) {
-                let known = self.history.of(entry.connection.remote().ip(), now);
+                let known = self.shared.history.of(entry.connection.remote().ip(), now);
                 entry.connection.on_moved_here(now, known, luck);
             }
             self.follow(handle);
@@ -40,7 +36,7 @@ impl Endpoint {
     /// This endpoint is at `local`: what it learns of paths is kept apart from what it learns
     /// elsewhere. For an endpoint that has not moved; see [`Endpoint::on_moved`].
     pub fn is_at(&mut self, local: IpAddr) {
-        self.history.is_at(Some(local));
+        self.shared.history.is_at(Some(local));
     }
 
     /// Looks whether a connection's peer is elsewhere, or either end known by other ids.
@@ -50,26 +46,18 @@ impl Endpoint {
             return;
         }
         if let Some((host, learnt)) = entry.connection.take_left() {
-            self.history.note(host, learnt);
+            self.shared.history.note(host, learnt);
         }
         let remote = entry.connection.remote();
-        if self.peers.address(&entry.share) != Some(remote) {
-            self.peers.leave(&mut entry.share);
-            entry.share = self.peers.join(remote);
+        if self.shared.peers.address(&entry.share) != Some(remote) {
+            self.shared.peers.leave(&mut entry.share);
+            entry.share = self.shared.peers.join(remote);
         }
         for gone in entry.connection.take_gone_ids() {
-            self.by_cid.remove(&gone);
+            self.routes.remove(&gone);
         }
         let reset = entry.connection.peer_reset_token().map(|token| (remote, *token));
-        if entry.reset.as_deref() != reset.as_ref() {
-            if let Some(before) = entry.reset.take() {
-                self.by_reset.remove(&*before);
-            }
-            if let Some(key) = reset {
-                self.by_reset.insert(key, handle);
-                entry.reset = Some(Box::new(key));
-            }
-        }
+        self.routes.follow_reset(handle, entry, reset);
         self.give_id(handle, remote);
     }
 
@@ -83,7 +71,7 @@ impl Endpoint {
         let token = self.ids.reset_token(&id, remote).filter(|_| self.config.server.is_some());
         if let Some(Entry { connection, .. }) = self.connections.get_mut(handle) {
             connection.give_id(id, token);
-            self.by_cid.insert(id, handle);
+            self.routes.add(remote, id, handle);
         }
     }
 
@@ -98,7 +86,7 @@ impl Endpoint {
         datagram: &mut [u8],
     ) -> bool {
         let luck = [self.rng.next_u64(), self.rng.next_u64()];
-        let news = News { place, known: self.history.of(place.remote.ip(), now), luck };
+        let news = News { place, known: self.shared.history.of(place.remote.ip(), now), luck };
         let Some(entry) = self.connections.get_mut(handle) else { return false };
         let is_peers = entry.connection.handle_from_elsewhere(now, (news, id), ecn, datagram);
         if !is_peers && !entry.connection.is_open() {

@@ -107,15 +107,15 @@ impl Endpoint {
         if connection.is_handshaking() {
             return;
         }
-        connection.share_certificates(&mut self.certificates);
+        connection.share_certificates(&mut self.shared.certificates);
         if connection.side() == Side::Server {
-            self.handshakes = self.handshakes.saturating_sub(1);
+            self.door.on_handshake_over();
             if connection.is_open() {
                 self.take_place(now, handle);
             }
             // One whose client closes with its last flight has been open, too.
             let is_accepted = self.peek(handle).is_some_and(|c| c.is_open() || c.was_closed_by_peer());
-            self.accepted.extend(is_accepted.then_some(handle));
+            self.door.accepted.extend(is_accepted.then_some(handle));
         }
     }
 
@@ -147,9 +147,9 @@ impl Endpoint {
     /// Datagrams of a connection have been taken in.
     fn after_datagrams(&mut self, now: Time, handle: ConnectionHandle) {
         if let Some(entry) = self.connections.get_mut(handle) {
-            entry.connection.after_datagrams(now, &mut self.turns);
+            entry.connection.after_datagrams(now, &mut self.shared.turns);
             let rtt = entry.connection.latest_round_trip();
-            self.peers.on_news(now, &mut entry.share, entry.connection.in_flight_bytes(), rtt);
+            self.shared.peers.on_news(now, &mut entry.share, entry.connection.in_flight_bytes(), rtt);
         }
         self.follow(handle);
         self.touch(handle);
@@ -160,7 +160,7 @@ impl Endpoint {
     /// handshakes and of strangers.
     pub fn recipient(&self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
         let is_adaptive = datagram.first().is_some_and(|first| !uts_wire::packet::is_long(*first));
-        self.find_short(remote, &self.short_id(datagram).filter(|_| is_adaptive)?)
+        self.routes.short(remote, &self.short_id(datagram).filter(|_| is_adaptive)?)
     }
 
     /// The id that an adaptive packet names, if it is whole.
@@ -168,14 +168,9 @@ impl Endpoint {
         datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)
     }
 
-    fn find_short(&self, remote: SocketAddr, id: &ConnectionId) -> Option<ConnectionHandle> {
-        let found = if id.is_empty() { self.by_remote.get(&remote) } else { self.by_cid.get(id) };
-        found.copied()
-    }
-
     fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
         let id = self.short_id(datagram)?;
-        match self.find_short(remote, &id) {
+        match self.routes.short(remote, &id) {
             Some(handle) => Some(handle),
             None => {
                 self.strangers += 1;
@@ -189,11 +184,8 @@ impl Endpoint {
         match parse_header(datagram) {
             Ok(LongPacket::Establishment(packet)) => {
                 let header = packet.header;
-                let known =
-                    self.by_cid.get(&header.dcid).or_else(|| self.by_first.get(&(remote, header.dcid)));
-                let known = known.or_else(|| self.by_remote.get(&remote).filter(|_| header.dcid.is_empty()));
-                match known {
-                    Some(handle) => Some(*handle),
+                match self.routes.long(remote, &header.dcid) {
+                    Some(handle) => Some(handle),
                     None if header.level == Level::Initial => {
                         let place = Place::of(&packet);
                         self.on_first_packet(now, remote, datagram, &header, &place)

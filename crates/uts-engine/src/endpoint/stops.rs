@@ -1,7 +1,7 @@
 //! When to come back; and stops: an end that did not run for a while, as a process that was stopped
 //! or a system that was suspended, holds nothing of that time against its peers (timing.md R-22).
 
-use super::{Endpoint, settle_deadline};
+use super::Endpoint;
 use core::time::Duration;
 use uts_functions::Time;
 
@@ -13,32 +13,15 @@ impl Endpoint {
     /// When something is next due: when to call [`Endpoint::handle_timeout`]. `None` = never. To be
     /// asked once [`Endpoint::poll_transmit`] has nothing more.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let due = self.next_due();
+        let due = self.agenda.next_due(&mut self.connections);
         // What is due may have come due earlier by what was learnt since.
-        self.expected = due.map_or(Time::NEVER, |due| due.max(self.polled_at));
+        self.agenda.expected = due.map_or(Time::NEVER, |due| due.max(self.agenda.polled_at));
         due
-    }
-
-    fn next_due(&mut self) -> Option<Time> {
-        self.settle_deadlines();
-        // Normally there are none.
-        for handle in &self.ready {
-            if let Some(entry) = self.connections.get_mut(*handle) {
-                settle_deadline(*handle, entry, &mut self.timers);
-            }
-        }
-        loop {
-            let (at, handle) = *self.timers.first()?;
-            let moved = self.connections.get_mut(handle).filter(|entry| at < entry.deadline);
-            let Some(entry) = moved else { return Some(at) };
-            self.timers.remove(&(at, handle));
-            self.timers.extend(entry.set_timer(handle));
-        }
     }
 
     /// Notices that this end was stopped, and tells its connections. Deadlines are settled.
     pub(super) fn notice_stop(&mut self, now: Time) {
-        let late = now.since(core::mem::replace(&mut self.expected, Time::NEVER));
+        let late = now.since(core::mem::replace(&mut self.agenda.expected, Time::NEVER));
         if late < STOPPED_MIN {
             return;
         }
@@ -49,6 +32,6 @@ impl Endpoint {
             }
             self.touch(handle);
         }
-        self.settle_deadlines();
+        self.agenda.settle(&mut self.connections);
     }
 }

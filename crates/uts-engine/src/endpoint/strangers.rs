@@ -1,8 +1,7 @@
 //! Datagrams that belong to no connection: what little is answered, and to whom.
 
-use super::reflectors;
 use super::table::Entry;
-use super::{ANSWERS_MAX, Answer, Endpoint, FIRST_CID_BYTES};
+use super::{Endpoint, FIRST_CID_BYTES};
 use crate::connection::Side;
 use crate::event::ConnectionHandle;
 use crate::token::retry_integrity;
@@ -20,22 +19,17 @@ const RESET_BYTES_MAX: usize = 43;
 impl Endpoint {
     /// Answers the datagram that is being taken in.
     pub(super) fn answer(&mut self, remote: SocketAddr, bytes: Vec<u8>) {
-        // M-15
-        if reflectors::is_one(remote) {
-            return;
-        }
-        self.answers.push_back(Answer { remote, local: self.arrived_at, bytes });
+        self.door.answer(remote, self.arrived_at, bytes);
     }
 
     /// A short packet that belongs to nothing here: either a reset of one of our connections, or of
     /// one that is forgotten.
     pub(super) fn on_unknown_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
-        if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
-            let owner = self.by_reset.get(&(remote, *token)).copied();
-            if let Some(handle) = owner {
-                self.reset_by_peer(now, handle);
-                return;
-            }
+        if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>()
+            && let Some(handle) = self.routes.of_reset(&(remote, *token))
+        {
+            self.reset_by_peer(now, handle);
+            return;
         }
         self.answer_with_reset(now, remote, datagram);
     }
@@ -54,14 +48,14 @@ impl Endpoint {
         let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
         if self.config.server.is_none()
             || datagram.len() <= MIN_RESET_BYTES + 1
-            || self.answers.len() >= ANSWERS_MAX
-            || !self.reset_limit.allows(now, remote)
+            || !self.door.has_room_to_answer()
+            || !self.door.reset_limit.allows(now, remote)
         {
             return;
         }
         // P-54
         let Some(token) = self.ids.reset_token(&id, remote) else { return };
-        self.reset_limit.note(remote);
+        self.door.reset_limit.note(remote);
         let len = (datagram.len() - 1).min(RESET_BYTES_MAX);
         let mut answer = vec![0; len - RESET_TOKEN_BYTES];
         self.rng.fill_bytes(&mut answer);
@@ -78,11 +72,11 @@ impl Endpoint {
         remote: SocketAddr,
         header: &EstablishmentHeader<'_>,
     ) {
-        if self.answers.len() >= ANSWERS_MAX {
+        if !self.door.has_room_to_answer() {
             return;
         }
         let scid = self.random_cid(FIRST_CID_BYTES);
-        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
+        let Some(token) = self.door.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
             return;
         };
         let mut answer = Vec::new();
@@ -118,11 +112,7 @@ impl Endpoint {
 
     /// The client that an unprotected answer is for.
     pub(super) fn client_of(&self, remote: SocketAddr, dcid: &[u8]) -> Option<ConnectionHandle> {
-        let handle = match ConnectionId::new(dcid)? {
-            id if id.is_empty() => self.by_remote.get(&remote),
-            id => self.by_cid.get(&id),
-        }
-        .copied()?;
+        let handle = self.routes.short(remote, &ConnectionId::new(dcid)?)?;
         let connection = &self.connections.get(handle)?.connection;
         (connection.side() == Side::Client && connection.remote() == remote).then_some(handle)
     }
@@ -131,7 +121,7 @@ impl Endpoint {
     pub(super) fn on_other_version(&mut self, remote: SocketAddr, bytes: usize, other: &OtherVersion<'_>) {
         self.strangers += 1;
         let least = self.config.accept.least_packet_bytes();
-        if self.config.server.is_none() || bytes < least || self.answers.len() >= ANSWERS_MAX {
+        if self.config.server.is_none() || bytes < least || !self.door.has_room_to_answer() {
             return;
         }
         let versions = [VERSION].into_iter().collect();

@@ -5,8 +5,8 @@
 //! endpoint lives.
 
 use super::crowd::Held;
-use super::following::ResetKey;
 use super::peers::Share;
+use super::routes::ResetKey;
 use crate::connection::Connection;
 use crate::event::ConnectionHandle;
 use core::hash::{BuildHasherDefault, Hasher};

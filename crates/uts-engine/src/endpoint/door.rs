@@ -1,0 +1,87 @@
+//! The door: who may come in, how many have, and what strangers are answered.
+
+use super::crowd::Crowd;
+use super::limits::ResetLimit;
+use super::reflectors;
+use crate::config::EndpointConfig;
+use crate::connection::HandshakeMemory;
+use crate::event::ConnectionHandle;
+use crate::token::TokenKeys;
+use rand::Rng;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
+/// the memory.
+const ANSWERS_MAX: usize = 64;
+
+/// An answer to a stranger.
+pub(super) struct Answer {
+    pub remote: SocketAddr,
+    pub local: Option<IpAddr>,
+    pub bytes: Vec<u8>,
+}
+
+/// What an endpoint knows of those who come.
+pub(super) struct Door {
+    pub tokens: Option<TokenKeys>,
+    pub reset_limit: ResetLimit,
+    /// Counts of what is held from each address.
+    pub crowd: Crowd,
+    /// Connections that others have begun and whose handshake is done.
+    pub places: usize,
+    /// How many of these have shown keys.
+    pub places_of_keys: usize,
+    /// Connections that this end has begun.
+    pub own: usize,
+    /// Handshakes under way that others have begun.
+    pub handshakes: usize,
+    pub handshake_memory: HandshakeMemory,
+    /// Nobody else is let in.
+    pub is_closed: bool,
+    /// Connections whose handshake a client has finished, and that nobody has taken yet.
+    pub accepted: VecDeque<ConnectionHandle>,
+    answers: VecDeque<Answer>,
+}
+
+impl Door {
+    pub fn new(config: &EndpointConfig, rng: &mut impl Rng) -> Self {
+        let mut token_key = [0; 32];
+        rng.fill_bytes(&mut token_key);
+        Door {
+            tokens: TokenKeys::new(&token_key),
+            reset_limit: ResetLimit::new(rng.next_u64()),
+            crowd: Crowd::new(config.connections_per_address_max),
+            places: 0,
+            places_of_keys: 0,
+            own: 0,
+            handshakes: 0,
+            handshake_memory: HandshakeMemory::new(config.handshake_bytes_max),
+            is_closed: false,
+            accepted: VecDeque::new(),
+            answers: VecDeque::new(),
+        }
+    }
+
+    /// A handshake that somebody else began is over, either way.
+    pub fn on_handshake_over(&mut self) {
+        self.handshakes = self.handshakes.saturating_sub(1);
+    }
+
+    /// Whether another answer may wait.
+    pub fn has_room_to_answer(&self) -> bool {
+        self.answers.len() < ANSWERS_MAX
+    }
+
+    /// Answers a stranger, from the address of this host that it came to.
+    pub fn answer(&mut self, remote: SocketAddr, local: Option<IpAddr>, bytes: Vec<u8>) {
+        // M-15
+        if !reflectors::is_one(remote) {
+            self.answers.push_back(Answer { remote, local, bytes });
+        }
+    }
+
+    pub fn next_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}

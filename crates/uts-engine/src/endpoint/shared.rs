@@ -1,0 +1,40 @@
+//! What the connections of an endpoint have in common: the ways to their peers, what was learnt of
+//! them, memory, and turns.
+
+use super::budget::Budget;
+use super::history::History;
+use super::peers::Peers;
+use crate::config::EndpointConfig;
+use crate::policy::Turns;
+use rustls::pki_types::CertificateDer;
+use std::sync::Weak;
+use uts_functions::sequencing::reassembly::Spares;
+
+/// See the module's page.
+pub(super) struct Shared {
+    /// What they have in flight, by peer.
+    pub peers: Peers,
+    /// What those that are gone had learnt, by host.
+    pub history: History,
+    /// What they may spend on adaptation.
+    pub turns: Turns,
+    /// What the last peer to show any has shown.
+    pub certificates: Option<Weak<[CertificateDer<'static>]>>,
+    /// Memory for what peers make connections hold.
+    pub budget: Budget,
+    /// Large buffers for what flows receive.
+    pub spares: Spares,
+}
+
+impl Shared {
+    pub fn new(config: &EndpointConfig) -> Self {
+        Shared {
+            peers: Peers::new(config.waiting_bytes_max),
+            history: History::default(),
+            turns: Turns::default(),
+            certificates: None,
+            budget: Budget::new(config.memory_bytes_max),
+            spares: Spares::default(),
+        }
+    }
+}
