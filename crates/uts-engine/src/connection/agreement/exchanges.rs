@@ -559,6 +559,7 @@ const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);
 mod tests {
     use super::*;
     use crate::connection::receive::contents::Contents;
+    use crate::connection::receive::inbound::Arrived;
     use crate::connection::testing;
     use uts_functions::flow;
 
@@ -604,6 +605,27 @@ mod tests {
             assert!(!ways.overruns(0, &Contents::Data(within)));
             assert_eq!(ways.overruns(0, &Contents::Data(beyond)), has_come_free);
         }
+    }
+
+    /// The first data of a flow that comes is not its first: packets were too large, and nothing is
+    /// repeated. Its epoch grants nothing, though the flow began with credit (flow.md R-39).
+    #[test]
+    fn first_data_of_an_epoch_that_grants_nothing_has_no_limit() {
+        let mut ways = testing::ways_with(&[(Function::Flow, "none")]);
+        ways.flows.has_come_free = true;
+        assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
+        let receive = &mut ways.flows.get_mut(1).expect("open").receive;
+        let credit = profile().with_named(Function::Flow, "credit").expect("it exists");
+        let credit = flow::Slot::build(credit.get(Function::Flow), ()).expect("in range");
+        receive.begin_with(&credit, 8192);
+        assert!(!receive.is_free());
+        let offset = receive.limit() + 1000;
+        let flags = frame::DataFlags::default();
+        let data = frame::Data { flow: 1, offset: Some(offset), flags, has_len: false, bytes: b"data" };
+        assert!(!ways.overruns(0, &Contents::Data(data)));
+        let at = Arrived { now: Time::ZERO, ecn: None, stack: 0, number: 0 };
+        assert_eq!(ways.on_data(&at, &data), Ok(()));
+        assert!(ways.flows.get(1).expect("open").receive.data.held_bytes() > 0);
     }
 
     #[test]

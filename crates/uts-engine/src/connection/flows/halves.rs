@@ -468,11 +468,12 @@ impl ReceiveHalf {
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory
     /// allows.
     pub fn limit(&self) -> u64 {
-        if self.is_free() {
-            self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
-        } else {
-            self.grant.limit.max(self.free_limit)
-        }
+        if self.is_free() { self.free_bound() } else { self.grant.limit.max(self.free_limit) }
+    }
+
+    /// Bound of positions of data whose sender needs no credit.
+    pub fn free_bound(&self) -> u64 {
+        self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
     }
 }
 

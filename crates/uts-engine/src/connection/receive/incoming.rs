@@ -303,7 +303,12 @@ impl Ways {
         let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
         // flow.md R-39
         let may_be_beyond = receive.is_free() || self.flows.has_come_free;
-        let limit = if may_be_beyond { receive.limit() } else { u64::MAX };
+        let limit = match may_be_beyond {
+            // The first data of a flow says what governs it.
+            true if !stack.flow.info().facts.grants => receive.limit().max(receive.free_bound()),
+            true => receive.limit(),
+            false => u64::MAX,
+        };
         !receive.has_room(data_bytes)
             || parts.any(|part| {
                 let start = part.offset.filter(|_| counts).unwrap_or(0);
@@ -363,9 +368,7 @@ impl Ways {
         receive.follow_demand(stack);
         if sent_free && !receive.is_free() {
             // It left before its sender needed credit.
-            let free =
-                receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
-            receive.free_limit = receive.free_limit.max(free);
+            receive.free_limit = receive.free_limit.max(receive.free_bound());
         }
         // flow.md R-29: what has no positions has no place before a reset.
         if let Some(reset) = receive.reset.as_mut().filter(|_| !counts) {
