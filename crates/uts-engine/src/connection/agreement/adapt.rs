@@ -1,4 +1,5 @@
-//! Adaptation: the policy watches the path, and asks for exchanges of what this end sends.
+//! Adaptation: the policy watches the path, and asks for exchanges of what this end sends
+//! (selection.md S-8).
 
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::agreement::refusal::Refusal;
