@@ -128,6 +128,10 @@ fn segmentation(r: &Requirements) -> Wish {
         let why = "only messages can be covered in part";
         return wish(MESSAGES, ANY, Source::Requirement("msgChecksumLen"), why);
     }
+    if r.per_msg_reliability == Preference::Require {
+        let why = "only messages can differ in reliability";
+        return wish(MESSAGES, ANY, Source::Requirement("perMsgReliability"), why);
+    }
     if r.preserve_msg_boundaries == Preference::Prefer {
         return wish(ANY, MESSAGES, boundaries, "messages arrive as they were sent");
     }
