@@ -211,7 +211,7 @@ impl ConnectionConfig {
         self.library_for(&self.requirements)
     }
 
-    /// The smallest packets, whatever was set.
+    /// The smallest packets, whatever was set (establishment.md R-10).
     pub(crate) fn least_packet_bytes(&self) -> usize {
         self.packet_bytes_min.clamp(PACKET_BYTES_LEAST, PACKET_BYTES_MIN)
     }

@@ -125,7 +125,7 @@ pub(crate) fn is_known(facts: &PathFacts) -> bool {
 }
 
 /// Whether data that is lost once would, when repeated, come after the deadline on this path: it is
-/// missed after about a round trip and takes half of one.
+/// missed after about a round trip and takes half of one (S-29).
 pub(crate) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
     let Some(deadline) = requirements.deadline() else { return false };
     is_known(facts) && deadline < facts.rtt_min + facts.rtt_min / 2

@@ -190,6 +190,7 @@ impl Connection {
         let bytes = datagram.len() as u64;
         let opened = match inbound.unseal(&id, datagram) {
             Ok(opened) => opened,
+            // M-14
             Err(Dropped::Forged) => {
                 self.on_forged();
                 return false;

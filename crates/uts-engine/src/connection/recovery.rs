@@ -113,6 +113,7 @@ impl Ways {
         ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
     }
 
+    /// Asks the flow's mechanism what becomes of positions that were lost (retransmission.md R-2).
     fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
         let Some(flow) = self.ready_to_repeat(id, loss) else { return };
         for range in self.still_wanted(id, range) {
@@ -230,8 +231,8 @@ impl Ways {
         Ok(())
     }
 
-    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as
-    /// that sees it.
+    /// Sees that a flow has the mechanism that its profile names for its losses (retransmission.md
+    /// R-9); gives the flow as that sees it.
     fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
         let send = &mut self.flows.get_mut(id)?.send;
         let outbound = self.outbound.as_ref()?;

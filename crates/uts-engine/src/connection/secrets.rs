@@ -25,7 +25,7 @@ impl SecretChain {
         Some((0..steps).fold(self.secret.clone(), |secret, _| secret.next()))
     }
 
-    /// Forgets the secrets of epochs before `oldest`.
+    /// Forgets the secrets of epochs before `oldest` (protection.md R-3).
     pub fn forget_before(&mut self, oldest: u32) {
         if oldest == self.epoch {
             return;

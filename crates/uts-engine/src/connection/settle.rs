@@ -185,7 +185,7 @@ impl Connection {
         self.on_lost(now, &lost);
     }
 
-    /// Hands what lost packets carried to whom it concerns.
+    /// Hands what lost packets carried to whom it concerns (finding.md R-1).
     fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
         let Some(outbound) = &mut self.ways.outbound else {
             bug!("packets are lost before anything can be sent");

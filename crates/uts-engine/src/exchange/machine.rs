@@ -153,8 +153,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.retire_after = retire_after;
     }
 
-    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not under
-    /// way.
+    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not
+    /// under way.
     pub fn is_idle(&self) -> bool {
         !self.asking.as_ref().is_some_and(|asking| asking.repeat.is_active()) && !self.awaits_confirm()
     }

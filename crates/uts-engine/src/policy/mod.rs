@@ -133,7 +133,7 @@ impl Policy {
     }
 
     /// The requirements have changed in mid-connection, and `home` is what the selector makes of
-    /// them now. The next decision is for it, whatever the path.
+    /// them now. The next decision is for it, whatever the path.
     pub fn set_requirements(&mut self, requirements: Requirements, home: Profile) {
         self.aim = Aim::of(&requirements);
         self.requirements = requirements;
@@ -510,7 +510,7 @@ fn window(facts: &PathFacts) -> Duration {
     (10 * facts.rtt_min).max(METER_MIN)
 }
 
-/// How long a new mechanism gets before it is measured; it is then measured for twice as long.
+/// How long a new mechanism gets before it is measured, which takes twice as long then.
 fn settle(facts: &PathFacts) -> Duration {
     (4 * facts.rtt_smoothed).max(SETTLE_MIN)
 }
@@ -529,7 +529,7 @@ const PLAIN_LOSSES: u64 = 10;
 const PLAIN_CONGESTIVE: f64 = 0.5;
 const PLAIN_GAIN: f64 = 2.0;
 /// For how long home must have been good enough again (or twenty round trips); longer after each
-/// return that did not last.
+/// return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
 const QUIET_FACTOR_MAX: u32 = 16;
 /// A return to home that lasted no longer was too early.

@@ -338,6 +338,12 @@ impl Requirements {
         self.pins.retain(|p| p.function != function);
     }
 
+    /// The first property that is fixed once a connection is established, and has another value in
+    /// `other` (selection.md S-43).
+    pub(crate) fn differs_in_fixed(&self, other: &Requirements) -> Option<&'static Property> {
+        PROPERTIES.iter().find(|property| property.fixed && property.value(self) != property.value(other))
+    }
+
     /// The pin of a function.
     pub fn pinned(&self, function: Function) -> Option<&Pin> {
         self.pins.iter().find(|p| p.function == function)

@@ -1,4 +1,5 @@
-//! The table of properties: one entry makes a property known, parsed, printed and documented.
+//! The table of properties: one entry makes a property known, parsed, printed and documented
+//! (selection.md S-1).
 
 use super::value::{self, Words};
 use super::{Direction, Preference, RequirementError, Requirements, Security};
@@ -39,7 +40,7 @@ pub struct Property {
     pub expected: &'static str,
     /// What UTS makes of it.
     pub effect: Effect,
-    /// Whether it is fixed once the connection is established.
+    /// Whether it is fixed once the connection is established (selection.md S-43).
     pub fixed: bool,
     /// What it asks, in one line.
     pub what: &'static str,

@@ -234,8 +234,8 @@ pub(super) fn show_qualities(list: &[Quality]) -> String {
     list.iter().map(|q| q.word()).collect::<Vec<_>>().join(",")
 }
 
-/// A positive time. A bare number counts `bare`, a unit of time. The words in `never` mean no
-/// limit.
+/// A positive time. A bare number counts `bare`, a unit of time (selection.md S-2). The words in
+/// `never` mean no limit.
 pub(super) fn duration(text: &str, bare: &str, never: &str) -> Result<Option<Duration>, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case(never) {
@@ -258,7 +258,7 @@ const RATE_MIN_BPS: u64 = 8;
 /// computed with it.
 const RATE_MAX_BPS: u64 = 1_000_000_000_000_000;
 
-/// A positive rate; a bare number counts bits per second.
+/// A positive rate; a bare number counts bits per second (selection.md S-2).
 pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("unlimited") {

@@ -65,7 +65,7 @@ pub struct Reason {
     pub alternatives: Vec<&'static str>,
 }
 
-/// What the selector chose.
+/// What the selector chose: home (S-7).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
     /// The profile.

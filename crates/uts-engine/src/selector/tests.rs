@@ -77,6 +77,18 @@ fn requirements_steer_their_functions() {
         (&["uts.security=unprotected"], Function::Detection, "crc-32c", "fullChecksumSend"),
         (&["uts.security=required"], Function::Detection, "none", "protection"),
         (&["preserveOrder=avoid"], Function::Segmentation, "messages", "preserveOrder"),
+        (
+            &["perMsgReliability=require", "preserveMsgBoundaries=avoid"],
+            Function::Segmentation,
+            "messages",
+            "perMsgReliability",
+        ),
+        (
+            &["perMsgReliability=prefer", "preserveMsgBoundaries=avoid"],
+            Function::Segmentation,
+            "bytes",
+            "preserveMsgBoundaries",
+        ),
         (&["preserveOrder=no-preference"], Function::Sequencing, "ordered", "segmentation"),
         (&["reliability=no-preference"], Function::Retransmission, "selective", "default"),
         (

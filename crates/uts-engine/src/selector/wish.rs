@@ -94,6 +94,7 @@ const TIE_SHARE: f64 = 0.01;
 /// detection.
 pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
     match function {
+        // S-15, S-16, S-19.
         Function::Establishment => wish(ANY, ANY, Source::Default, "authenticates both ends"),
         Function::Presentation => wish(INERT, ANY, Source::Default, "data goes as it is"),
         Function::Segmentation => segmentation(r),
@@ -111,6 +112,7 @@ pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profil
     }
 }
 
+/// S-11.
 fn segmentation(r: &Requirements) -> Wish {
     const MESSAGES: fn(&Mechanism) -> bool = |m| m.promises(Promise::Boundaries);
     const BYTES: fn(&Mechanism) -> bool = |m| !m.promises(Promise::Boundaries);
@@ -125,6 +127,10 @@ fn segmentation(r: &Requirements) -> Wish {
     if r.msg_checksum_len.is_some() {
         let why = "only messages can be covered in part";
         return wish(MESSAGES, ANY, Source::Requirement("msgChecksumLen"), why);
+    }
+    if r.per_msg_reliability == Preference::Require {
+        let why = "only messages can differ in reliability";
+        return wish(MESSAGES, ANY, Source::Requirement("perMsgReliability"), why);
     }
     if r.preserve_msg_boundaries == Preference::Prefer {
         return wish(ANY, MESSAGES, boundaries, "messages arrive as they were sent");
@@ -143,6 +149,7 @@ fn segmentation(r: &Requirements) -> Wish {
     wish(ANY, BYTES, Source::Default, "a stream of bytes has the least overhead")
 }
 
+/// S-12.
 fn sequencing(r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
     const ORDERED: fn(&Mechanism) -> bool = |m| m.promises(Promise::Order);
     const UNORDERED: fn(&Mechanism) -> bool = |m| !m.promises(Promise::Order);
@@ -169,6 +176,7 @@ fn sequencing(r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
     }
 }
 
+/// S-13.
 fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
     const REPEAT: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reliability);
     if r.per_msg_reliability.is_wanted() {
@@ -194,6 +202,7 @@ fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
     }
 }
 
+/// S-14.
 fn acknowledgement(r: &Requirements) -> Wish {
     const REPORTS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reports);
     const SOON: fn(&Mechanism) -> bool = |m| m.promises(Promise::ReportsSoon);
@@ -204,6 +213,7 @@ fn acknowledgement(r: &Requirements) -> Wish {
     wish(ANY, ANY, Source::Default, "half the packets on the way back")
 }
 
+/// S-17.
 fn rate(r: &Requirements) -> Wish {
     const KEEPS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Rate);
     if r.max_send_rate.is_some() {
@@ -215,6 +225,7 @@ fn rate(r: &Requirements) -> Wish {
     wish(ANY, KEEPS, Source::Default, "spaced packets leave shorter queues")
 }
 
+/// S-18.
 fn congestion(r: &Requirements) -> Wish {
     const YIELDS: fn(&Mechanism) -> bool =
         |m| m.promises(Promise::Restraint) && !m.promises(Promise::LowerThanBestEffort);
@@ -249,6 +260,7 @@ fn congestion(r: &Requirements) -> Wish {
     wish(YIELDS, ANY, Source::Default, "fair beside what most of the Internet uses")
 }
 
+/// S-10.
 fn detection(r: &Requirements, profile: &Profile) -> Wish {
     const CHECKS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Integrity) && !m.facts.tolerates;
     if profile.promises(Function::Protection, Promise::Integrity) {
@@ -270,6 +282,7 @@ fn detection(r: &Requirements, profile: &Profile) -> Wish {
     wish(CHECKS, ANY, checksum, "nothing else would find damage")
 }
 
+/// S-10.
 fn protection(r: &Requirements) -> Wish {
     let security = Source::Requirement("uts.security");
     match r.security {

@@ -88,7 +88,7 @@ impl DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
             orders: profile.mechanisms().any(|m| m.facts.orders),
-            // A cipher lets nothing through, and redundancy would spread the damage.
+            // detection.md R-19: a cipher lets nothing through, and redundancy would spread damage.
             tolerates: profile.mechanisms().any(|m| m.facts.tolerates)
                 && profile.is_inert(Function::Protection)
                 && profile.is_inert(Function::Fec),

@@ -186,7 +186,7 @@ impl Arrivals {
         }
     }
 
-    /// What may be reported where packets are held back.
+    /// What may be reported where packets are held back (acknowledgement.md R-1).
     pub fn unheld(&self) -> Option<RangeSet> {
         let held = self.held.as_ref()?;
         let mut ranges = self.received.clone();
@@ -240,8 +240,8 @@ impl Arrivals {
         self.due = None;
     }
 
-    /// The sender has seen a report of everything up to `largest`: it need not be said again (RFC
-    /// 9000 section 13.2.4).
+    /// The sender has seen a report of everything up to `largest`: it need not be said again
+    /// (acknowledgement.md R-4; RFC 9000 section 13.2.4).
     pub fn forget_through(&mut self, largest: u64) {
         let keep = self.largest.map_or(0, |(l, _)| l);
         let held = self.held.iter().flat_map(|held| held.iter()).map(|held| held.number).min();

@@ -86,7 +86,7 @@ pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// Whether slow start goes on in a window that is as large as the threshold.
     const SLOW_START_AT_THRESHOLD: bool = false;
 
-    /// Whether a mark by the network counts as a loss (C-7). Else [`Adjustment::on_marks`] answers
+    /// Whether a mark by the network counts as a loss (C-7). Else [`Adjustment::on_ack`] answers
     /// it.
     const MARKS_ARE_LOSSES: bool = true;
 
@@ -101,11 +101,13 @@ pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     fn on_recovered(&self, _: &Window, _in_flight: u64) -> Option<f64> {
         None
     }
-    /// Each acknowledgement, with or without marks: the window in bytes where it asks for another.
-    fn on_marks(&mut self, _: &Window, _: &Ack) -> Option<f64> {
+    /// Something was acknowledged, with or without marks, also in slow start, in recovery, and
+    /// where the window is not in use; `learnt` counts it already. Returns the window in bytes if
+    /// it is to be another.
+    fn on_ack(&mut self, _: &Window, _: &Ack, _learnt: &Learnt) -> Option<f64> {
         None
     }
-    /// The window, in bytes, after an acknowledgement.
+    /// The window, in bytes, after an acknowledgement in congestion avoidance that earns growth.
     fn grow(&mut self, window: &Window, ack: &Ack) -> f64;
     /// The window was not in use for this long (C-4).
     fn on_unused(&mut self, _: Duration) {}
@@ -260,7 +262,7 @@ where
             // C-7, RFC 9002 section 7.1, RFC 9438 section 4.6: a mark counts as a loss.
             self.on_congestion((ack.largest, ack.next_packet), ack.prior_in_flight, false);
         }
-        if let Some(window) = self.adjustment.on_marks(&self.window, ack) {
+        if let Some(window) = self.adjustment.on_ack(&self.window, ack, &self.learnt) {
             self.apply(Reduced { window, threshold: window });
         }
         // C-11, RFC 9002 section 7.3.2: no growth within recovery.
@@ -373,5 +375,59 @@ where
         } else {
             self.adjustment.phase()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::new_reno::NewReno;
+    use super::super::testing::{RTT, Script, context};
+    use super::*;
+    use crate::mechanism::Mechanism;
+
+    /// Keeps its window, and counts what it hears.
+    #[derive(Clone, Debug, Default)]
+    struct Counting {
+        acks: u32,
+        rtt_min: Option<Duration>,
+    }
+
+    impl Adjustment for Counting {
+        fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
+            Reduced { window: window.exact, threshold: window.exact }
+        }
+
+        fn on_ack(&mut self, _: &Window, _: &Ack, learnt: &Learnt) -> Option<f64> {
+            (self.acks, self.rtt_min) = (self.acks + 1, learnt.rtt_min());
+            None
+        }
+
+        fn grow(&mut self, window: &Window, _: &Ack) -> f64 {
+            window.exact
+        }
+
+        fn restart(&mut self) {}
+    }
+
+    impl Described for Classic<Doubling, Counting> {
+        fn info(&self) -> &'static Mechanism {
+            &NewReno::INFO
+        }
+    }
+
+    #[test]
+    fn an_adjustment_hears_of_each_acknowledgement_and_of_what_was_learnt() {
+        let mut s = Script::new(Classic::<Doubling, Counting>::new(&context(10, u64::MAX)));
+        assert_eq!(s.mechanism.adjustment.rtt_min, None);
+        assert!(s.mechanism.in_slow_start());
+        s.acknowledge(s.now - RTT, 0);
+        assert_eq!((s.mechanism.adjustment.acks, s.mechanism.adjustment.rtt_min), (1, Some(RTT)));
+        s.lose(1, s.now - RTT, false);
+        s.acknowledge(s.now - RTT, 0);
+        assert_eq!(s.mechanism.adjustment.acks, 2, "in recovery");
+        s.now += RTT * 3;
+        s.delivery.set_app_limited();
+        s.acknowledge(s.now - RTT, 0);
+        assert_eq!(s.mechanism.adjustment.acks, 3, "with a window that is not in use");
     }
 }

@@ -3,6 +3,7 @@
 //! queues that mark early and often.
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
+use super::learnt::Learnt;
 use super::{Ack, Context, response};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
@@ -62,7 +63,7 @@ impl Adjustment for Share {
         Reduced { window: half, threshold: half }
     }
 
-    fn on_marks(&mut self, window: &Window, ack: &Ack) -> Option<f64> {
+    fn on_ack(&mut self, window: &Window, ack: &Ack, _: &Learnt) -> Option<f64> {
         let fresh = ack.bytes.saturating_sub(self.old_bytes);
         self.old_bytes = self.old_bytes.saturating_sub(ack.bytes);
         if fresh == 0 {

@@ -10,7 +10,7 @@ const SLOT_ROUNDS: u32 = 8;
 
 /// Delivered bandwidth (maximum of the last rounds) and the smallest round trip (C-6).
 #[derive(Clone, Debug)]
-pub(super) struct Learnt {
+pub struct Learnt {
     slots: [Rate; 2],
     slot_rounds: u32,
     round_end: u64,

@@ -128,7 +128,7 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
-/// The state of the function: what is in flight, what was delivered, when, and at what rate.
+/// The state of the function: what is in flight, what was delivered, when, and at what rate (C-1).
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// Bytes sent and neither acknowledged nor declared lost.

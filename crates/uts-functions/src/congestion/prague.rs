@@ -4,6 +4,7 @@
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
 use super::counted::Additive;
+use super::learnt::Learnt;
 use super::{Ack, Context, response};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
@@ -87,7 +88,7 @@ impl Adjustment for Scalable {
         Reduced { window: half, threshold: half }
     }
 
-    fn on_marks(&mut self, window: &Window, ack: &Ack) -> Option<f64> {
+    fn on_ack(&mut self, window: &Window, ack: &Ack, _: &Learnt) -> Option<f64> {
         self.end_round(ack);
         self.seen_bytes += ack.bytes;
         self.marked_bytes += ack.ecn_marked.saturating_mul(window.packet_bytes).min(ack.bytes);

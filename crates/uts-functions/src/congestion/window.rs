@@ -41,7 +41,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// A period that a predecessor has entered, if it has (C-5).
+    /// A period that a predecessor has entered, if it has (C-52).
     pub fn of(below: Option<u64>) -> Self {
         Recovery { below: below.unwrap_or(0), until: below.unwrap_or(0), ..Recovery::default() }
     }

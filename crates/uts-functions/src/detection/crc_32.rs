@@ -38,7 +38,7 @@ impl Crc32 {
 
 checks_by_sum!(Crc32, TRAILER_BYTES, checksum);
 
-/// Least significant byte first, as Ethernet sends it.
+/// Least significant byte first, as Ethernet sends it (detection.md R-10).
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     crc_fast::crc32_iso_hdlc(bytes).to_le_bytes()
 }

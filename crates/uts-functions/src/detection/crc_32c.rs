@@ -49,7 +49,7 @@ impl Crc32c {
 
 checks_by_sum!(Crc32c, TRAILER_BYTES, checksum);
 
-/// In the byte order of RFC 3720's examples: least significant byte first.
+/// In the byte order of RFC 3720's examples: least significant byte first (detection.md R-7).
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     let folds = bytes.len() >= FOLDED_FROM_BYTES && starts_crc_rarely();
     let sum = if folds { folded(bytes) } else { crc_fast::crc32_iscsi(bytes) };

@@ -38,7 +38,7 @@ impl Crc64 {
 
 checks_by_sum!(Crc64, TRAILER_BYTES, checksum);
 
-/// Least significant byte first.
+/// Least significant byte first (detection.md R-11).
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     crc_fast::checksum(CrcAlgorithm::Crc64Xz, bytes).to_le_bytes()
 }

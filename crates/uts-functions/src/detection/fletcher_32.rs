@@ -42,7 +42,7 @@ checks_by_sum!(Fletcher32, TRAILER_BYTES, checksum);
 const WORDS_IN_A_ROW: usize = 359;
 
 /// Words are little-endian, an odd last byte is the low half of one; the second sum is the high
-/// half of the result.
+/// half of the result (detection.md R-9).
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     let (mut first, mut second) = (0_u32, 0_u32);
     for chunk in bytes.chunks(2 * WORDS_IN_A_ROW) {

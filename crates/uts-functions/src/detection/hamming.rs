@@ -61,8 +61,8 @@ impl Detection for Hamming {
             return Verdict::Right;
         }
         let place = difference & PLACE_MASK;
-        // detection.md 14: an odd number of bits is wrong, one most likely. Each check bit but the
-        // parity counts twice: as itself and in the parity that was sent.
+        // detection.md R-14: an odd number of bits is wrong, one most likely. Each check bit but
+        // the parity counts twice: as itself and in the parity that was sent.
         let is_odd = (difference & PARITY != 0) ^ (place.count_ones() % 2 == 1);
         // An error among the check bits looks like a number completed to another: both are refused.
         if !is_odd || difference & !(PLACE_MASK | PARITY) != 0 {
@@ -79,7 +79,8 @@ impl Detection for Hamming {
     }
 }
 
-/// The exclusive or of the places of all bits that are set, and the parity of these and of that.
+/// The exclusive or of the places of all bits that are set, and the parity of these and of that
+/// (detection.md R-13).
 fn check_bits(bytes: &[u8]) -> u32 {
     let (mut places, mut columns) = (0_u32, 0_u8);
     for (index, byte) in (0_u32..).zip(bytes) {

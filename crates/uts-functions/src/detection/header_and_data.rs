@@ -63,7 +63,7 @@ impl HeaderAndData {
     fn sums(&self, covered: &[u8]) -> [u8; TRAILER_BYTES] {
         let (header, data) = covered.split_at(self.header_bytes.min(covered.len()));
         let [a, b] = checksum(header).to_be_bytes();
-        // detection.md 12: what is not checked leaves zeros.
+        // detection.md R-12: what is not checked leaves zeros.
         let [c, d] = if self.checks_data { checksum(data).to_be_bytes() } else { [0; 2] };
         [a, b, c, d]
     }

@@ -42,9 +42,10 @@ impl Internet16 {
     }
 }
 
+// detection.md R-6: a trailer is compared as it stands.
 checks_by_sum!(Internet16, TRAILER_BYTES, |covered| checksum(covered).to_be_bytes());
 
-/// RFC 1071 section 1; an odd last byte is the high half of a word.
+/// detection.md R-5, RFC 1071 section 1; an odd last byte is the high half of a word.
 pub(super) fn checksum(bytes: &[u8]) -> u16 {
     // Sums of 32-bit words fold to the same 16 bits (section 2(C)), in whatever order the bytes of
     // a word are added (section 2(B)): two at a time, as the processor reads them. 64 bits hold the

@@ -78,7 +78,8 @@ pub trait Detection: Described + DynClone {
     /// Bytes of the trailer.
     fn trailer_bytes(&self) -> usize;
 
-    /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long.
+    /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long
+    /// (detection.md R-4).
     fn append(&self, covered: &[u8], trailer: &mut [u8]);
 
     /// The same for a packet of which only the first `up_to` bytes have to be right. A mechanism
@@ -97,7 +98,7 @@ pub const TRAILER_BYTES_MAX: usize = 8;
 
 /// Adds to a trailer what its packet leaves out of its number, or takes it off again: a packet that
 /// comes so late that its number is completed to another is found as one that was damaged. (A
-/// cipher, whose nonce is the whole number, refuses it by itself.)
+/// cipher, whose nonce is the whole number, refuses it by itself.) (detection.md R-2)
 #[inline]
 pub fn add_left_out(left_out: u64, trailer: &mut [u8]) {
     if left_out == 0 || trailer.is_empty() {

@@ -36,7 +36,7 @@ impl Parity {
 
 checks_by_sum!(Parity, TRAILER_BYTES, checksum);
 
-/// An odd last byte is the high half of a word.
+/// An odd last byte is the high half of a word (detection.md R-8).
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     let (words, rest) = bytes.as_chunks::<TRAILER_BYTES>();
     let sum = words.iter().fold(0, |sum, word| sum ^ u16::from_be_bytes(*word));

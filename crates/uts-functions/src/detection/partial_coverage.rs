@@ -63,7 +63,7 @@ impl Detection for PartialCoverage {
     }
 
     fn append_up_to(&self, packet: &[u8], up_to: usize, trailer: &mut [u8]) {
-        // detection.md 17: packets are shorter than 2^16 bytes.
+        // detection.md R-17: packets are shorter than 2^16 bytes.
         let up_to = up_to.min(packet.len()).min(usize::from(u16::MAX));
         let (covered, tail) = packet.split_at(up_to);
         let (head, sum) = trailer.split_at_mut(HEAD_BYTES);
@@ -82,7 +82,7 @@ impl Detection for PartialCoverage {
         }
         match checksum(tail).to_be_bytes() == [c, d] {
             true => Verdict::Right,
-            // detection.md 18: an empty end cannot be damaged.
+            // detection.md R-18: an empty end cannot be damaged.
             false if tail.is_empty() => Verdict::Wrong,
             false => Verdict::RightTo(up_to),
         }

@@ -38,7 +38,8 @@ impl Xxh3 {
 
 checks_by_sum!(Xxh3, TRAILER_BYTES, checksum);
 
-/// In the canonical order: most significant byte first (xxHash specification, "Step 7").
+/// In the canonical order: most significant byte first (detection.md R-16; xxHash specification,
+/// "Step 7").
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     XxHash3_64::oneshot(bytes).to_be_bytes()
 }

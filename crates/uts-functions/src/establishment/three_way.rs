@@ -1,5 +1,6 @@
 //! Three-way handshake: the client's flight, the server's answer, the client's confirmation, each
-//! repeated with doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
+//! repeated with doubling time-outs until answered (establishment.md R-1; RFC 9002 sections 6.2.1
+//! and 6.2.2).
 
 use super::{Establishment, Heard};
 use crate::function::Function;

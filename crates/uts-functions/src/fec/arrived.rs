@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// The payload of a symbol; `None` if the length does not fit or the padding is not zero, as no
-/// source has it.
+/// source has it (fec.md R-10).
 pub(super) fn payload_of(symbol: Vec<u8>) -> Option<Bytes> {
     let (prefix, rest) = symbol.split_first_chunk::<SYMBOL_PREFIX_BYTES>()?;
     let length = usize::from(u16::from_be_bytes(*prefix));
@@ -71,7 +71,8 @@ impl Arrived {
 }
 
 /// How far behind the highest number that arrived a packet may be recovered: four spans, so that
-/// reordering by many packets does no harm. Bounds `known` as well, to half as many ranges.
+/// reordering by many packets does no harm (fec.md R-12). Bounds `known` as well, to half as many
+/// ranges.
 pub(super) const HISTORY: u64 = 4 * super::SPAN_MAX;
 
 /// Payloads kept: two spans, the block that its repairs are on the way for and the next.

@@ -1,5 +1,5 @@
 //! Arithmetic in the field of 256 elements, modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d) with generator
-//! 2: the field of RFC 5510 section 8.1.
+//! 2: the field of RFC 5510 section 8.1 (fec.md R-14).
 
 /// The product of two elements.
 pub(super) fn multiply(a: u8, b: u8) -> u8 {

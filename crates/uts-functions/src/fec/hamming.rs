@@ -12,7 +12,7 @@ use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, 
 const DATA: usize = 4;
 const PARITIES: usize = 3;
 
-/// The sources that each parity is a sum of: bit `i` for source `i`.
+/// The sources that each parity is a sum of: bit `i` for source `i` (fec.md R-21).
 const COVERS: [u8; PARITIES] = [0b1011, 0b1101, 0b1110];
 
 /// See the module's page.

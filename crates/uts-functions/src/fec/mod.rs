@@ -71,7 +71,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Parities of a block of `sources`: in proportion to a full block's, rounded up.
+    /// Parities of a block of `sources`: in proportion to a full block's, rounded up (fec.md R-5).
     pub fn parities_for(&self, sources: usize) -> usize {
         if self.data == 0 {
             return 0;
@@ -92,7 +92,7 @@ impl Shape {
 
     /// Bytes of the longest mask that the encoder makes. A packet that carries a repair needs room
     /// for this, for the other fields of a repair, and for a symbol [`SYMBOL_PREFIX_BYTES`] longer
-    /// than the longest source.
+    /// than the longest source (fec.md R-8).
     pub fn mask_bytes_max(&self) -> usize {
         (self.span_max() / 8) as usize
     }
@@ -136,8 +136,8 @@ impl Repair {
         (0..self.mask.len() as u64 * 8).filter(|i| self.mask[(i / 8) as usize] >> (i % 8) & 1 == 1)
     }
 
-    /// The sources' distances from `first` if mask and symbol are as every encoder makes them, with
-    /// at most `sources_max` sources.
+    /// The sources' distances from `first` if mask and symbol are as every encoder makes them
+    /// (fec.md ), with at most `sources_max` sources.
     fn proper_offsets(&self, sources_max: usize) -> Option<Offsets> {
         let is_proper = (1..=MASK_BYTES_MAX).contains(&self.mask.len())
             && self.mask.first().is_some_and(|byte| byte & 1 == 1)

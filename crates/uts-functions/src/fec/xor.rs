@@ -101,6 +101,7 @@ impl BlockCode for Xor {
     }
 
     fn reconstruct(&self, sources: &[Option<&[u8]>], parities: &[(u8, &[u8])]) -> Option<Vec<Vec<u8>>> {
+        // fec.md R-13: one loss.
         let missing = sources.iter().filter(|s| s.is_none()).count();
         if missing > parities.len() || missing > 1 {
             return None;

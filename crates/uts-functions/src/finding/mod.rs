@@ -32,7 +32,8 @@ const REORDER_PACKETS_MAX: u32 = 256;
 /// A time-out doubles so many times at the most (RFC 6298 section 2.5 allows an end).
 const DOUBLINGS_MAX: u32 = 10;
 
-/// The longest that a packet waits, whatever the back-off (RFC 6298 section 2.5: 60 s at least).
+/// The longest that a packet waits, whatever the back-off (finding.md R-3; RFC 6298 section 2.5: 60
+/// s at least).
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How far the path has been seen to reorder. It outlives every mechanism.

@@ -24,7 +24,7 @@ pub use sending::{Allowed, Outstanding, Sending};
 pub struct Grant {
     /// The sender may send positions below this.
     pub limit: u64,
-    /// The application has taken everything below this (or it was skipped).
+    /// The application has taken everything below this, or it was skipped (flow.md R-2).
     pub consumed: u64,
     /// Number of those that no application took, because they were given up: they move the limit
     /// on, and enlarge no window.

@@ -40,6 +40,7 @@ impl Lz4 {
             what: "messages smaller than this are left alone",
         }],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
+        // presentation.md R-6: the size of a message tells of its content.
         facts: Facts { unasked: Unasked::Never, forms: &[FORM], ..Facts::PLAIN },
         // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes,
         // both ends.

@@ -48,7 +48,8 @@ pub enum Error {
     Corrupt,
 }
 
-/// A policy over whole messages; without state, as messages may be lost or overtake each other.
+/// A policy over whole messages; without state, as messages may be lost or overtake each other
+/// (presentation.md R-2).
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Presentation: Described + DynClone {

@@ -83,6 +83,7 @@ impl Zstd {
         ],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
         facts: Facts {
+            // presentation.md R-15: the size of a message tells of its content.
             unasked: Unasked::Never,
             forms: &[FORM, FORM_WITH_DICTIONARY],
             lacks: Some(lacks),
@@ -133,7 +134,7 @@ fn lacks(params: &Params) -> Option<String> {
     (!is_there).then(|| format!("there is no dictionary {number} here"))
 }
 
-/// The message of a frame without its magic number.
+/// The message of a frame without its magic number (presentation.md R-11).
 pub(super) fn read(rest: &[u8], max_bytes: usize) -> Result<Cow<'_, [u8]>, Error> {
     decompress(rest, None, max_bytes).map(Cow::Owned)
 }

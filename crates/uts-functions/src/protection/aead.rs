@@ -24,7 +24,8 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Derives key, nonce base and header key by the labels `uts key`, `uts iv` and `uts hp`.
+    /// Derives key, nonce base and header key by the labels `uts key`, `uts iv` and `uts hp`
+    /// (protection.md R-4).
     pub(super) fn derive(
         secret: &Secret,
         algorithm: &'static aead::Algorithm,
@@ -49,7 +50,8 @@ impl Keys {
         }
     }
 
-    /// RFC 9001 section 5.3: the packet number, left-padded, exclusive-or the IV.
+    /// The packet number, left-padded, exclusive-or the IV (protection.md R-5; RFC 9001 section
+    /// 5.3).
     fn nonce(&self, number: u64) -> aead::Nonce {
         let (front, back) = self.iv;
         let mut nonce = [0; aead::NONCE_LEN];
@@ -79,6 +81,7 @@ impl Keys {
             .map_err(|_| Forged)
     }
 
+    /// protection.md R-7.
     pub(super) fn header_mask(&self, sample: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES] {
         match self.header.new_mask(sample) {
             Ok(mask) => mask,

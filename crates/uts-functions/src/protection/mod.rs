@@ -105,8 +105,8 @@ impl Secret {
         Secret(bytes)
     }
 
-    /// The first secret of a direction, from the value that the handshake exports to both ends (RFC
-    /// 8446 section 7.5).
+    /// The first secret of a direction, from the value that the handshake exports to both ends
+    /// (protection.md R-2; RFC 8446 section 7.5).
     pub fn from_exporter(exporter: &[u8; Self::BYTES], direction: Direction) -> Self {
         let label = match direction {
             Direction::ClientToServer => "uts c2s",
@@ -115,7 +115,7 @@ impl Secret {
         Secret(*exporter).derive(label)
     }
 
-    /// The secret of the following epoch. There is no way back.
+    /// The secret of the following epoch. There is no way back. (protection.md R-3)
     #[must_use]
     pub fn next(&self) -> Self {
         self.derive("uts ratchet")

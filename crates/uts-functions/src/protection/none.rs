@@ -1,4 +1,5 @@
-//! No protection: anyone on the path can read and forge. Only where both ends asked for it by name.
+//! No protection: anyone on the path can read and forge. Only where both ends asked for it by name
+//! (protection.md R-10).
 
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
 use crate::macros::inert;

@@ -579,6 +579,7 @@ impl SendBuffer {
     }
 
     fn settle(&mut self, range: Range<u64>) {
+        // retransmission.md R-3.
         self.repeat.remove(range.clone());
         self.done.insert(range);
         // segmentation.md R-7: what was given up unsent is passed over.

@@ -180,7 +180,8 @@ fn each_arrives_once_and_in_order() {
     }
 }
 
-/// What is written behind an expedited message, the flow's end too, arrives behind it.
+/// What is written behind an expedited message, the flow's end too, arrives behind it (flow.md
+///
 #[test]
 fn what_is_written_behind_it_arrives_behind_it() {
     for seed in 0..20 {
@@ -218,7 +219,7 @@ fn it_is_sent_where_both_ends_ask_for_it() {
     transfer.pass(Duration::from_secs(1));
     assert_eq!((transfer.taken.len(), transfer.writable), (1, 1));
     transfer.expedite(b"next").expect("the one before was taken");
-    // Who stops a flow wants none of it, and the flow is not kept for it.
+    // Who stops a flow wants none of it, and the flow is not kept for it (flow.md R-28).
     let flow = transfer.flow;
     let now = transfer.ends.world.now();
     transfer.ends.at(SERVER).stop(flow, 1);

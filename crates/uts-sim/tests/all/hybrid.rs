@@ -199,7 +199,7 @@ fn any_packets_of_a_handshake_with_ml_kem_may_be_lost() {
                 fates.lost[end] = &lost;
                 let done = Ends::new([HYBRID, HYBRID], bytes, proof).connect(&fates);
                 longest = longest.max(done.took);
-                // A first packet and its repeat after a second.
+                // A first packet and its repeat after a second (establishment.md R-2).
                 assert!(done.took <= Duration::from_millis(3_500), "{proof} {bytes} {fates:?}: {done:?}");
             }
         }

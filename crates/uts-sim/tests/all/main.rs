@@ -4,6 +4,7 @@
 
 mod amplification;
 mod bulk;
+mod changed_requirements;
 mod classics;
 mod closed_forms;
 mod connection_credit;

@@ -1,5 +1,5 @@
 //! A peer that holds the keys, and lies. What it says is bounded in memory, time and effect
-//! (selection.md S-37 to S-40, retransmission.md R-10, protection.md 9).
+//! (selection.md S-37 to S-40, retransmission.md R-10, protection.md R-9).
 
 use bytes::Bytes;
 use core::iter::once;

@@ -21,8 +21,8 @@ fn checked_by(identities: &Identities, detection: &str) -> Script {
     script
 }
 
-/// detection.md 3, 14, 15: a packet with a wrong bit is dropped and changes nothing, or it is put
-/// right and counted. Its header cannot be put right.
+/// detection.md: a packet with a wrong bit is dropped and changes nothing, or it is
+/// put right and counted. Its header cannot be put right.
 #[test]
 fn a_wrong_bit_is_found_or_put_right_by_every_mechanism() {
     let identities = Identities::new().expect("keys");

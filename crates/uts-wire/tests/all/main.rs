@@ -5,5 +5,4 @@ mod common;
 mod exhaustive;
 mod hostile;
 mod round_trip;
-mod specification;
 mod vectors;

@@ -70,8 +70,9 @@ impl Connection {
     /// Changes what is asked of the data that this end sends. The necessary exchanges follow.
     ///
     /// # Errors
-    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the
-    /// connection has ended. Nothing has changed then.
+    /// [`PropertyError::Contradiction`] if it cannot be met, or changes what is fixed once a
+    /// connection is established, such as `uts.security`;
+    /// [`PropertyError::Closed`] if the connection has ended. Nothing has changed then.
     pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
         self.carrier.act(|| self.inner.set_requirements(requirements))
     }

@@ -1,5 +1,7 @@
-//! Adaptation: the policy watches the path, and asks for exchanges of what this end sends.
+//! Adaptation: the policy watches the path, and asks for exchanges of what this end sends
+//! (selection.md S-8).
 
+use crate::appraisal::rules::quote;
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::agreement::refusal::Refusal;
 use crate::connection::flows::halves::Flow;
@@ -302,12 +304,22 @@ impl Connection {
     /// difference is asked for.
     ///
     /// # Errors
-    /// [`selector::Contradiction`] if the requirements cannot be met; nothing changes then.
+    /// [`selector::Contradiction`] if the requirements cannot be met, or change what is fixed once
+    /// a connection is established; nothing changes then.
     pub fn set_requirements(
         &mut self,
         now: Time,
         requirements: crate::requirements::Requirements,
     ) -> Result<(), selector::Contradiction> {
+        let before = &self.ways.config.requirements;
+        if let Some(property) = before.differs_in_fixed(&requirements) {
+            return Err(selector::Contradiction {
+                rule: "S-43",
+                first: quote(&requirements, property.name),
+                second: format!("{} of the established connection", quote(before, property.name)),
+                why: "this cannot change any more".to_owned(),
+            });
+        }
         let facts = self.facts();
         let local = self.ways.config.library_for(&requirements);
         let selection =

@@ -410,7 +410,7 @@ impl Connection {
 
 impl Ways {
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit
-    /// before needs some.
+    /// before needs some (flow.md R-7).
     pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else {
             bug!("flow control changes hands before anything can be received");

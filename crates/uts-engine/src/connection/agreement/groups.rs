@@ -4,7 +4,8 @@
 //! Flows with equal requirements share a group, and stay in it. Until its first profile is in use a
 //! group waits: what is written to its flows is kept, and nothing of it is sent. What a
 //! direction shares (acknowledgement, timing, rate, congestion, protection) is group 0's.
-//! Groups do not adapt: their profile is chosen for the path as it is when they come to be.
+//! Groups do not adapt: their profile is chosen for the path as it is when they come to be
+//! (selection.md S-36).
 
 use crate::bug::bug;
 use crate::config::ConnectionConfig;
@@ -102,7 +103,8 @@ impl Forming {
         !self.presentation.info().facts.inert
     }
 
-    /// The message as its presentation mechanism has it, where that is not as it is.
+    /// The message as its presentation mechanism has it, where that is not as it is
+    /// (presentation.md R-1).
     pub fn present(&self, message: &[u8]) -> Option<Bytes> {
         match self.keeps_boundaries().then(|| self.presentation.present(message)) {
             Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),

@@ -178,6 +178,7 @@ impl Connection {
             }
         };
         let is_corrected = mine != asked;
+        // protection.md R-1
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
@@ -232,8 +233,8 @@ impl Connection {
         };
         let most = self.ways.config.most_packet_bytes();
         let max = usize::from(most.min(hello.limits.max_udp_payload_bytes));
-        // What the handshake came to pass with has been proved, or at least nothing speaks against
-        // it.
+        // establishment.md R-9: what the handshake came to pass with has been proved, or at least
+        // nothing speaks against it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
         let initial = if proved < PACKET_BYTES_BASE { proved } else { self.parts.size.current() };
         self.parts.size = PacketSize::new(now, self.ways.config.least_packet_bytes(), initial.min(max), max);

@@ -441,6 +441,7 @@ impl Handshake {
         }
         let header = EstablishmentHeader { level, dcid, scid, token: &token };
         let number = state.next_number;
+        // establishment.md R-4
         let mut chain = HeaderChain::new();
         if !state.received.is_empty() {
             let ranges = state.received.iter().rev().take(8).collect();

@@ -262,6 +262,7 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
+        // detection.md R-21
         let covered = options.checksum_len.or(self.requirements_of(group).msg_checksum_len);
         let covered = covered.filter(|bytes| keeps_boundaries && *bytes < MessageOptions::ALL);
         let terms = Terms { capacity: self.ways.send_capacity(id.0), bytes_max, expires };
@@ -485,6 +486,7 @@ impl Connection {
                     }
                 }
                 Some(Delivery::Message(_, data)) => Read::Message(data),
+                // detection.md R-21
                 Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
                 Some(Delivery::Presented(_, data)) => {
                     let put = match &presentation {

@@ -420,7 +420,7 @@ impl ReceiveHalf {
         if self.data.consumed() == 0 {
             let window = flow.window_bytes();
             self.grant.window_bytes = window_bytes.min(window);
-            // what was granted before its group was known stays granted.
+            // flow.md R-1: what was granted before its group was known stays granted.
             if self.grant.limit <= self.free_limit {
                 self.grant.limit = self.free_limit.min(window);
             }

@@ -1,4 +1,4 @@
-//! How long keys are used (protection.md 9, 11): an exchange to the same profile renews them in
+//! How long keys are used (protection.md ): an exchange to the same profile renews them in
 //! time, and where the peer does not agree to one, the sender stops before the cipher's limit.
 
 use crate::connection::agreement::exchanges::Reasons;

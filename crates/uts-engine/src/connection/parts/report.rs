@@ -144,7 +144,7 @@ pub(in crate::connection) fn emit_report(
     let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
     let [ect0, ect1, ce] = arrivals.ecn;
     let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
-    // acknowledgement.md R-16.
+    // acknowledgement.md.
     let unheld = arrivals.unheld();
     let ranges = unheld.as_ref().unwrap_or(&arrivals.received);
     let Some(largest) = ranges.last().map(|last| last.end - 1) else {

@@ -1,5 +1,5 @@
 //! Packets whose end came damaged, where their sender allows that and this end takes it
-//! (detection.md 19, 20).
+//! (detection.md ).
 
 use crate::bug::bug;
 use crate::connection::Connection;

@@ -178,6 +178,7 @@ impl Inbound {
         if start > packet.len() {
             return Err(Dropped::Malformed);
         }
+        // protection.md R-8: a packet that is forged changes nothing, and nothing of it is read.
         let len =
             protection.open(number, dcid.filled(), &mut packet[start..]).map_err(|_| Dropped::Forged)?;
         let trailer_bytes = stack.detection.trailer_bytes();
@@ -189,9 +190,10 @@ impl Inbound {
         detection::add_left_out(truncated.left_out_of(number), trailer);
         let (repaired, right_bytes) = match stack.detection.check(covered, trailer) {
             Verdict::Right => (false, None),
-            // detection.md 15: the header has been read as it came.
+            // detection.md R-15: the header has been read as it came.
             Verdict::Repaired { at } if at >= start => (true, None),
             Verdict::RightTo(at) if at >= start => (false, Some(at - start)),
+            // detection.md R-3
             Verdict::Repaired { .. } | Verdict::RightTo(_) | Verdict::Wrong => {
                 return Err(Dropped::Malformed);
             }

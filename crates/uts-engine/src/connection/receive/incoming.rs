@@ -104,7 +104,8 @@ impl Connection {
     pub(in crate::connection) fn on_forged(&mut self) {
         self.ways.stats.dropped_forged += 1;
         let Some(inbound) = &self.ways.inbound else { return };
-        // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
+        // protection.md R-9, RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin
+        // to succeed.
         let max =
             inbound.stacks.last().and_then(|s| s.protection.as_ref()).map_or(u64::MAX, |p| p.forgeries_max());
         if self.ways.stats.dropped_forged > max {
@@ -163,6 +164,7 @@ impl Connection {
     }
 
     /// Takes in a packet that redundancy has brought back. Redundancy of redundancy is not used.
+    /// (fec.md)
     fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
         let Some(inbound) = &mut self.ways.inbound else {
             bug!("a packet is recovered before anything can be received");

@@ -64,6 +64,7 @@ impl Gate<'_> {
         };
         let sending = &mut send.rare.get_or_insert_default().sending;
         let flow = sending.outstanding(limit, fixed);
+        // flow.md R-12
         let (is_held, to) = match self.flow.allows(limit, &flow) {
             Allowed::Hold if !sending.is_released => (true, flow.sent_to),
             Allowed::Hold => (false, limit),

@@ -29,8 +29,9 @@ use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
 const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
 
-/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s.
-/// What is in flight takes memory here, and what a peer claims to have received is bounded by it.
+/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s
+/// (retransmission.md R-11). What is in flight takes memory here, and what a peer claims to have
+/// received is bounded by it.
 pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
 
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
@@ -302,11 +303,11 @@ impl Outbound {
         if changed(Function::Finding) {
             self.each = each_of(&finding);
             self.finding = finding;
-            // What is in flight is looked at anew.
+            // finding.md R-15: what is in flight is looked at anew.
             self.loss_at = Some(now).filter(|_| self.ledger.eliciting() > 0);
         }
-        // The old epoch's block under way is closed: its redundancy still leaves under the old
-        // epoch.
+        // fec.md R-4: the old epoch's block under way is closed. Its redundancy still leaves under
+        // the old epoch.
         for old in self.stacks.iter_mut().filter(|s| s.group == group) {
             if let Some(fec) = &mut old.fec {
                 fec.flush();
@@ -349,7 +350,7 @@ impl Outbound {
         self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max(&self.rtt))
     }
 
-    /// The probe time-out without back-off (RFC 9002 section 6.2.1).
+    /// The probe time-out without back-off (acknowledgement.md R-12; RFC 9002 section 6.2.1).
     pub fn probe_timeout(&self) -> Duration {
         self.timing.timeout_with(&self.rtt, self.ack_delay_max())
     }

@@ -222,6 +222,7 @@ impl Ways {
                 packet.out.splice(frames_start..frames_start, core::iter::repeat_n(0, lacking));
             }
         }
+        // fec.md R-1: what carries no data is no source.
         if packet.shape.has_data
             && let Some(fec) = &mut stack.fec
         {
@@ -249,10 +250,12 @@ pub(in crate::connection) fn seal(
     let packet = &mut out[mark.start..];
     let (body, trailer) = packet.split_at_mut(covered);
     let trailer = &mut trailer[..trailer_bytes];
+    // detection.md R-1: of all that stands in front, before it is sealed.
     stack.detection.append_up_to(body, body.len() - tolerant, trailer);
     detection::add_left_out(mark.left_out_of(number), trailer);
     let payload = &mut packet[mark.payload_offset() - mark.start..];
     let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
+    // protection.md R-6
     protection.seal(number, dcid.filled(), plain, tag);
     if protection.sample_bytes() > 0
         && let Ok(sample) = sample(packet, mark.pn_offset - mark.start)

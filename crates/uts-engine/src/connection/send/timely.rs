@@ -200,7 +200,7 @@ impl Timely {
     }
 
     /// What is delivered while packets wait for each other is what the path can deliver; what is
-    /// delivered otherwise, it can at least.
+    /// delivered otherwise, it can at least. (segmentation.md R-16)
     fn measure(&mut self, now: Time, rtt: Duration, queue: Duration, bytes: u64) {
         let took = now.since(self.stretch.since);
         if self.stretch.since == Time::ZERO || took > (rtt * STRETCH_ROUNDS_MAX).max(STRETCH_MIN * 4) {

@@ -36,7 +36,8 @@ const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Probes sent per time-out (RFC 9002 section 6.2.4).
 const PROBES_PER_TIMEOUT: u8 = 2;
 
-/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
+/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone
+/// (timing.md R-11).
 const TIMEOUTS_OF_OUTAGE: u32 = 3;
 
 /// Time-outs that are each packet's own.
@@ -92,12 +93,12 @@ impl Outbound {
     }
 
     /// Whether packets up to this number, which are too old, are news: those that left before the
-    /// last time-out are part of it.
+    /// last time-out are part of it (finding.md R-3).
     pub fn is_new_timeout(&self, number: u64) -> bool {
         self.each.as_ref().is_none_or(|each| number >= each.timed_out_below)
     }
 
-    /// When to look for losses, or to probe; `None` while nothing is in flight.
+    /// When to look for losses, or to probe; `None` while nothing is in flight (finding.md R-2).
     pub fn loss_timeout(&self) -> Option<Time> {
         if let Some(at) = self.loss_at {
             return Some(at);

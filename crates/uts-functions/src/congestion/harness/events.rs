@@ -188,8 +188,10 @@ impl Bench {
         }
         if self.mechanism.promises(Promise::Restraint) {
             let window = self.slot.window_bytes();
-            assert!(window <= before, "{}: grows after a time-out", self.mechanism.name);
-            assert!(!is_loss || window == self.packet_bytes, "{}: {window} bytes", self.mechanism.name);
+            let name = self.mechanism.name;
+            assert!(window <= before, "{name}: {before} to {window} bytes at a time-out, no growth asked");
+            let packet = self.packet_bytes;
+            assert!(!is_loss || window == packet, "{name}: {window} bytes, one packet of {packet} asked");
         }
     }
 
@@ -219,8 +221,9 @@ impl Bench {
         self.slot.on_loss(&loss, &self.delivery);
         let window = self.slot.window_bytes();
         if self.mechanism.promises(Promise::Restraint) {
-            assert!(window <= before.max(4 * self.packet_bytes), "{}: grows on loss", self.mechanism.name);
-            assert!(!persistent || window <= 4 * self.packet_bytes, "{}: persistent", self.mechanism.name);
+            let (name, least) = (self.mechanism.name, 4 * self.packet_bytes);
+            let most = if persistent { least } else { before.max(least) };
+            assert!(window <= most, "{name}: {before} to {window} bytes on loss, {most} at most");
         }
     }
 }
@@ -251,10 +254,11 @@ fn persistent_congestion_collapses_the_window() {
             bench.apply(&Step::Acknowledge { from: 0, count: 255, marked: false });
         }
         let before = bench.slot.window_bytes();
-        assert!(before > 20 * 1200, "{}: {before}", mechanism.name);
+        assert!(before > 20 * 1200, "{}: {before} bytes before, 24,000 at least", mechanism.name);
         bench.apply(&Step::Send(100));
         bench.apply(&Step::Lose { from: 0, count: 255, persistent: true });
-        assert!(bench.slot.window_bytes() <= 4 * 1200, "{}", mechanism.name);
+        let window = bench.slot.window_bytes();
+        assert!(window <= 4 * 1200, "{}: {before} to {window} bytes, 4,800 at most", mechanism.name);
     }
 }
 
@@ -270,15 +274,16 @@ fn one_packet_is_the_window_once_everything_in_flight_has_timed_out() {
             bench.apply(&Step::Acknowledge { from: 0, count: 255, marked: false });
         };
         (0..40).for_each(|_| round(&mut bench));
-        assert!(bench.slot.window_bytes() > 20 * 1200, "{}", mechanism.name);
+        let window = bench.slot.window_bytes();
+        assert!(window > 20 * 1200, "{}: {window} bytes before, 24,000 at least", mechanism.name);
         bench.apply(&Step::Send(100));
         bench.apply(&Step::TimeOut { is_loss: true });
         bench.apply(&Step::Send(100));
-        assert_eq!(bench.sent.len(), 1, "{}", mechanism.name);
+        assert_eq!(bench.sent.len(), 1, "{}: packets after a time-out", mechanism.name);
         bench.apply(&Step::TimeOut { is_loss: true });
         for least in [1, 4, 8, 16, 32] {
             let window = bench.slot.window_bytes() / 1200;
-            assert!(window <= least, "{}: {window} packets, not {least}", mechanism.name);
+            assert!(window <= least, "{}: {window} packets, {least} at most", mechanism.name);
             round(&mut bench);
         }
     }
@@ -297,6 +302,6 @@ fn a_spurious_loss_is_undone() {
         bench.apply(&Step::Send(40));
         bench.apply(&Step::Lose { from: 0, count: 20, persistent: false });
         bench.apply(&Step::Spurious);
-        assert_eq!(bench.slot.window_bytes(), before, "{}", mechanism.name);
+        assert_eq!(bench.slot.window_bytes(), before, "{}: the window of before", mechanism.name);
     }
 }

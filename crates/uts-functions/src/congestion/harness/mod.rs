@@ -4,6 +4,7 @@
 mod bottleneck;
 mod events;
 mod published;
+mod table;
 
 use super::{Congestion, Context, MECHANISMS, Slot, Summary};
 use crate::facts::PathFacts;
@@ -11,6 +12,7 @@ use crate::mechanism::{Bold, Choice, Mechanism, Prediction, Promise};
 use crate::time::{Rate, Time};
 use bottleneck::{PACKET, Path, World, choice};
 use core::time::Duration;
+use table::{Asked, Table};
 
 const SEED: u64 = 7;
 
@@ -51,37 +53,58 @@ fn utilisation_by_loss() {
         ("10 Mbit/s 100 ms 1 %", long.losing(0.01, 1.0)),
         ("10 Mbit/s 100 ms 5 % in bursts of 4", long.losing(0.05, 4.0)),
     ];
-    let mut table = Vec::new();
+    let mut table = Table::new("share of the path");
     for (at, path) in paths {
         for (m, choice) in predicted() {
             let (utilisation, queue_ms) = run(path, choice, 20);
             let name = format!("{} {}", m.name, choice.params.get(0));
             println!("{at:46} {name:10} {:5.1} %  queue {queue_ms:5.1} ms", utilisation * 100.0);
-            table.push((at, m, choice, utilisation));
+            table.at_least(format_args!("{name} on {at}"), utilisation, asked_on(at, m, choice));
         }
     }
-    let floor = |at: &str, m: &Mechanism, choice: Choice| {
-        let is_clean = at.ends_with("clean");
-        let is_raised = choice.params != m.params_within(&[]);
-        match () {
-            () if is_clean && at.starts_with("50") && m.promises(Promise::FullShallowPath) => 0.96,
-            () if is_clean && at.starts_with("50") && m.promises(Promise::FullPath) => 0.85,
-            () if is_clean && m.promises(Promise::FullPath) => 0.96,
-            () if is_clean => PART_OF_FULL,
-            () if m.promises(Promise::RandomLoss) && is_raised && at.starts_with("100") => 0.85,
-            () if m.promises(Promise::RandomLoss) && (at.ends_with("0.1 %") || at.ends_with(" 1 %")) => 0.94,
-            () => 0.0,
+    table.check();
+}
+
+/// Share of the path of that name that a mechanism owes.
+fn asked_on(at: &str, m: &Mechanism, choice: Choice) -> Asked {
+    let is_clean = at.ends_with("clean");
+    let is_raised = choice.params != m.params_within(&[]);
+    let is_random = at.ends_with("0.1 %") || at.ends_with(" 1 %");
+    let promised = |promise| Some(promise).filter(|promise| m.promises(*promise));
+    match () {
+        () if is_clean && at.starts_with("50") && m.promises(Promise::FullShallowPath) => {
+            Asked(0.96, promised(Promise::FullShallowPath))
         }
-    };
-    for (at, m, choice, utilisation) in table {
-        assert!(utilisation >= floor(at, m, choice), "{} on {at}: {utilisation:.3}", m.name);
+        () if is_clean && at.starts_with("50") && m.promises(Promise::FullPath) => {
+            Asked(0.85, promised(Promise::FullPath))
+        }
+        () if is_clean && m.promises(Promise::FullPath) => Asked(0.96, promised(Promise::FullPath)),
+        () if is_clean => Asked(PART_OF_FULL, None),
+        () if m.promises(Promise::RandomLoss) && is_raised && at.starts_with("100") => {
+            Asked(0.85, promised(Promise::RandomLoss))
+        }
+        () if m.promises(Promise::RandomLoss) && is_random => Asked(0.94, promised(Promise::RandomLoss)),
+        () => Asked(0.0, None),
+    }
+}
+
+/// A share that those owe who promise to keep the path full; others owe a part of it.
+fn full(m: &Mechanism, share: f64) -> Asked {
+    if m.promises(Promise::FullPath) {
+        Asked(share, Some(Promise::FullPath))
+    } else {
+        Asked(share * PART_OF_FULL, None)
     }
 }
 
 /// What `predict` says agrees with what the bottleneck does: within a fifth of the path for
-/// mechanisms that use it, within a factor of two for those that random losses throttle.
+/// mechanisms that use it, within a factor of two for those that random losses throttle. All that
+/// disagree are told.
 #[test]
 fn predictions_agree_with_measurement() {
+    let mut table = Table::new(
+        "share of the path, expected and measured, that differ by 0.2 or more, or by a factor of two",
+    );
     let losses = [(0.0, 1.0), (0.001, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 1.0), (0.05, 4.0)];
     for path in [Path::new(100, 20), Path::new(10, 100)] {
         for (loss, burst) in losses {
@@ -94,12 +117,13 @@ fn predictions_agree_with_measurement() {
                 let (expected, delay_ms) = (prediction.utilisation, prediction.delay_s * 1000.0);
                 let at = format!("{:?} {loss} x {burst} {} {}", path.rate, m.name, choice.params.get(0));
                 println!("{at}: {expected:.3} is {measured:.3}, queue {delay_ms:.1} is {queue_ms:.1} ms");
-                assert!((expected - measured).abs() < 0.2, "{at}: {expected} is {measured}");
                 let ratio = expected / measured;
-                assert!((0.5..2.0).contains(&ratio), "{at}: {expected} is {measured}");
+                let agrees = (expected - measured).abs() < 0.2 && (0.5..2.0).contains(&ratio);
+                table.ask(agrees, || format!("{at:52} {expected:.3} {measured:.3}"));
             }
         }
     }
+    table.check();
 }
 
 /// All with their defaults, and those that bear random losses with every threshold that asks for
@@ -145,6 +169,7 @@ fn two_flows_share() {
         (["cubic", "bbr"], Path { buffer_bytes: 1024 * 1024, ..fast }, 0.0),
         (["cubic", "bbr"], Path::new(10, 100), 0.0),
     ];
+    let mut table = Table::new("shares of two flows");
     for (pair, path, least) in cases {
         for seed in [SEED, SEED + 1] {
             let mut world = World::new(path, &pair.map(|name| choice(name, &[])), seed);
@@ -153,9 +178,11 @@ fn two_flows_share() {
             let shares: Vec<f64> = world.flows.iter().map(|f| f.passed as f64 / total as f64).collect();
             let buffer_kib = path.buffer_bytes / 1024;
             println!("{pair:?} {:?} {buffer_kib} KiB, seed {seed}: {shares:.3?}", path.rate);
-            assert!(shares.iter().all(|share| *share >= least), "{pair:?} seed {seed}: {shares:?}");
+            let smallest = shares.iter().copied().fold(f64::INFINITY, f64::min);
+            table.at_least(format_args!("{pair:?}, seed {seed}: {shares:.3?}"), smallest, Asked(least, None));
         }
     }
+    table.check();
 }
 
 /// Each mechanism on a path that it has come to know: in steady state, or as near to it as it has
@@ -176,15 +203,11 @@ fn used_in(world: &mut World, ms: u64) -> f64 {
     (world.flows[0].passed - before) as f64 / (12_500.0 * ms as f64)
 }
 
-/// What a pair owes of a full path.
-fn share_of(a: &Mechanism, b: &Mechanism, full: f64) -> f64 {
-    if a.promises(Promise::FullPath) && b.promises(Promise::FullPath) { full } else { full * PART_OF_FULL }
-}
-
 /// All pairs, exchanged every half second: what the network taught is kept.
 #[test]
 fn exchanges_keep_the_path_in_use() {
     let worlds = settled();
+    let mut table = Table::new("share of the path in which two mechanisms alternate");
     for (i, (a, from_a)) in worlds.iter().enumerate() {
         for (b, _) in &worlds[i..] {
             let mut world = from_a.clone();
@@ -195,14 +218,17 @@ fn exchanges_keep_the_path_in_use() {
                 used += used_in(&mut world, 500) / 6.0;
             }
             println!("{} <-> {}: {:.1} %", a.name, b.name, used * 100.0);
-            assert!(used > share_of(a, b, 0.85), "{} <-> {}: {used:.3}", a.name, b.name);
+            let owes_less = if a.promises(Promise::FullPath) { b } else { a };
+            table.at_least(format_args!("{} <-> {}", a.name, b.name), used, full(owes_less, 0.85));
         }
     }
+    table.check();
 }
 
 /// An exchange in steady state neither floods the path nor lets it run dry, in any ordered pair.
 #[test]
 fn a_successor_continues_where_its_predecessor_was() {
+    let mut table = Table::new("the first 0.2 s after an exchange");
     for (a, from_a) in settled() {
         let before = used_in(&mut from_a.clone(), 200);
         for b in controlled() {
@@ -211,21 +237,26 @@ fn a_successor_continues_where_its_predecessor_was() {
             world.flows[0].exchange(&b.choice(), world.now, 3);
             let phase = world.flows[0].mechanism.phase();
             let is_searching = ["startup", "slow start"].contains(&phase);
-            assert!(!is_searching || a.facts.window_packets_min == 1, "{} -> {}: {phase}", a.name, b.name);
+            let at = format!("{} -> {}", a.name, b.name);
+            table.ask(!is_searching || a.facts.window_packets_min == 1, || {
+                format!("{at}: begins in {phase}, no search asked for")
+            });
             let used = used_in(&mut world, 200);
             let dropped = world.flows[0].drops - drops;
-            println!("{} -> {}: {:.1} % of 0.2 s, {dropped} dropped", a.name, b.name, used * 100.0);
+            println!("{at}: {:.1} % of 0.2 s, {dropped} dropped", used * 100.0);
             let least = 0.85_f64.min(0.9 * before);
-            assert!(used > least, "{} -> {}: {used:.3} after {before:.3}", a.name, b.name);
-            assert!(dropped <= 60, "{} -> {}: {dropped} dropped", a.name, b.name);
+            table.at_least(format_args!("{at}, {before:.3} before"), used, Asked(least, None));
+            table.ask(dropped <= 60, || format!("{at}: {dropped} dropped, 60 at most"));
         }
     }
+    table.check();
 }
 
 /// A change of the path that the policy may be slow to see.
 #[test]
 fn a_slower_and_a_faster_path_are_found() {
     let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
+    let mut table = Table::new("share of a path whose rate has changed");
     for (path, least) in [(Path::new(100, 20), 0.9), (shallow, 0.7)] {
         for (m, choice) in predicted() {
             let mut world = World::new(path, &[choice], SEED);
@@ -251,25 +282,28 @@ fn a_slower_and_a_faster_path_are_found() {
                 choice.params.get(0),
                 path.rate
             );
-            let least = if m.promises(Promise::FullPath) { least } else { least * PART_OF_FULL };
-            assert!(slow.0 > least, "{}: {slow:?} of the slower path", m.name);
-            assert!(fast.0 > 0.5, "{}: {fast:?} of the faster path", m.name);
+            let at = format!("{} {} {:?}", m.name, choice.params.get(0), path.rate);
+            table.at_least(format_args!("{at}, slower"), slow.0, full(m, least));
+            table.at_least(format_args!("{at}, faster again"), fast.0, Asked(0.5, None));
         }
     }
+    table.check();
 }
 
 /// Receivers that acknowledge rarely do not slow a mechanism down.
 #[test]
 fn rare_acknowledgements_are_enough() {
+    let mut table = Table::new("share of the path with an acknowledgement for 16 packets");
     for m in controlled() {
         let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
         world.ack_every = 16;
         world.run_until(Time::from_millis(10_000));
         let used = world.flows[0].passed as f64 / 125e6;
         println!("{}: {:.1} % with an acknowledgement for 16 packets", m.name, used * 100.0);
-        let least = if m.promises(Promise::FullPath) { 0.94 } else { PART_OF_FULL };
-        assert!(used > least, "{}: {used:.3}", m.name);
+        let is_full = m.promises(Promise::FullPath);
+        table.at_least(m.name, used, if is_full { full(m, 0.94) } else { Asked(PART_OF_FULL, None) });
     }
+    table.check();
 }
 
 #[test]
@@ -282,7 +316,7 @@ fn an_application_that_sends_little_earns_no_window() {
         let window = world.flows[0].mechanism.window_bytes();
         // What any may begin with, some begin with less.
         let first = start.max(Summary::initial(PACKET).window_bytes);
-        assert!(window <= 2 * first, "{}: from {start} to {window}", m.name);
+        assert!(window <= 2 * first, "{}: from {start} to {window}, {} at most", m.name, 2 * first);
     }
 }
 

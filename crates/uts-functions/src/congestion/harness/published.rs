@@ -1,6 +1,7 @@
 //! Behaviour that papers and drafts state of a mechanism, in the small bottleneck.
 
 use super::bottleneck::{PACKET, Path, World, choice};
+use super::table::{Asked, Table};
 use super::{SEED, controlled, run};
 use crate::mechanism::Promise;
 use crate::time::Time;
@@ -24,13 +25,15 @@ fn passed(world: &mut World, from_ms: u64, to_ms: u64) -> Vec<f64> {
 fn four_equal_flows_share_alike() {
     // A buffer of a bandwidth-delay product and a half.
     let path = Path { buffer_bytes: 100 * PACKET, ..Path::new(20, 30) };
+    let mut table = Table::new("Jain's index of four flows");
     for m in controlled() {
         let mut world = World::new(path, &[m.choice(); 4], SEED);
         let shares = passed(&mut world, 10_000, 70_000);
         let index = jain(&shares);
         println!("{}: Jain's index {index:.3} of {shares:.0?}", m.name);
-        assert!(index > 0.95, "{}: {index:.3} of {shares:.0?}", m.name);
+        table.at_least(format_args!("{} {shares:.0?}", m.name), index, Asked(0.95, None));
     }
+    table.check();
 }
 
 /// Beside a sender that fills the queue, LEDBAT++ takes what that one leaves, and all of the path
@@ -41,10 +44,10 @@ fn ledbat_plus_plus_yields_to_reno() {
     let pair = [choice("ledbat-plus-plus", &[]), choice("reno", &[])];
     let shares = passed(&mut World::new(path, &pair, SEED), 10_000, 40_000);
     println!("beside reno: {shares:.0?}");
-    assert!(shares[0] < 0.15 * shares[1], "{shares:.0?}");
+    assert!(shares[0] < 0.15 * shares[1], "beside reno {shares:.0?}, 0.15 of it at most");
     let (alone, queue_ms) = run(path, pair[0], 20);
-    assert!(alone > 0.8, "{alone}");
-    assert!(queue_ms < 60.0, "its target: {queue_ms}");
+    assert!(alone > 0.8, "alone {alone:.3} of the path, 0.8 at least");
+    assert!(queue_ms < 60.0, "a queue of {queue_ms:.1} ms, its target is 60");
 }
 
 /// Between `alpha` and `beta` packets of each flow wait.
@@ -56,7 +59,8 @@ fn vegas_keeps_the_queue_that_it_is_told() {
         let (used, queue_ms) = run(path, told, 20);
         let packets = queue_ms / path.rate.time_for(PACKET).as_secs_f64() / 1000.0;
         println!("{alpha} to {beta}: {packets:.1} packets, {:.1} % used", used * 100.0);
-        assert!((alpha as f64 - 2.0..beta as f64 + 3.0).contains(&packets), "{packets}");
+        let asked = alpha as f64 - 2.0..beta as f64 + 3.0;
+        assert!(asked.contains(&packets), "{packets:.1} packets wait, {asked:?} asked");
     }
 }
 
@@ -64,8 +68,13 @@ fn vegas_keeps_the_queue_that_it_is_told() {
 #[test]
 fn short_queues_are_short() {
     let (_, filled_ms) = run(Path::new(20, 30), choice("new-reno", &[]), 20);
+    let mut table = Table::new("queues, promised by ShortQueue");
     for m in controlled().filter(|m| m.promises(Promise::ShortQueue)) {
         let (_, queue_ms) = run(Path::new(20, 30), m.choice(), 20);
-        assert!(queue_ms < filled_ms / 3.0, "{}: {queue_ms} of {filled_ms} ms", m.name);
+        let most_ms = filled_ms / 3.0;
+        table.ask(queue_ms < most_ms, || {
+            format!("{}: {queue_ms:.1} ms, {most_ms:.1} at most: a third of new-reno's", m.name)
+        });
     }
+    table.check();
 }

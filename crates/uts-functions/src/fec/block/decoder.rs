@@ -136,6 +136,7 @@ impl<C: BlockCode> Decode for Decoder<C> {
             }
         };
         let Some(block) = self.blocks.get_mut(at) else { return recovered };
+        // fec.md R-9: repairs of a block agree.
         let same_length = block.symbols.first().is_none_or(|(_, symbol)| symbol.len() == repair.symbol.len());
         if block.offsets != offsets || block.parities != parities || !same_length {
             self.counters.refused += 1;
@@ -157,7 +158,7 @@ impl<C: BlockCode> Decode for Decoder<C> {
 
 impl<C: BlockCode> Decoder<C> {
     /// The sources that a repair names, if it is one that an encoder of this scheme could have
-    /// made.
+    /// made (fec.md R-9).
     fn offsets(&self, repair: &Repair) -> Option<Offsets> {
         let RepairId::Block { index, parities } = repair.id else { return None };
         let is_proper = usize::from(parities) <= self.shape.parities.min(PARITIES_MAX) && index < parities;
@@ -173,9 +174,11 @@ impl<C: BlockCode> Decoder<C> {
             Outcome::Wait => return false,
             Outcome::Complete => self.counters.unneeded += symbols,
             Outcome::Forgotten => self.counters.abandoned += symbols,
+            // fec.md R-10: of all repairs of the block.
             Outcome::Inconsistent => self.counters.refused += symbols,
             Outcome::Recovered(packets) => {
                 for packet in &packets {
+                    // fec.md R-11
                     self.known.insert_one(packet.number);
                 }
                 self.counters.recovered += packets.len() as u64;
@@ -285,7 +288,7 @@ impl Block {
     }
 }
 
-/// Blocks that may wait for more: as many as are interleaved at most, twice.
+/// Blocks that may wait for more: as many as are interleaved at most, twice (fec.md R-12).
 const BLOCKS_MAX: usize = 32;
 
 #[cfg(test)]

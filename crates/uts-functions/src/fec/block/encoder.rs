@@ -56,10 +56,12 @@ impl<C: BlockCode> Encoder<C> {
 
 impl<C: BlockCode> Encode for Encoder<C> {
     fn on_source(&mut self, now: Time, number: u64, payload: &[u8]) {
+        // fec.md R-2: each number is taken in once.
         let unfit = payload.len() > PAYLOAD_BYTES_MAX || self.last.is_some_and(|last| number <= last);
         if self.shape.data == 0 || unfit {
             return;
         }
+        // fec.md.
         if self.blocks.first().is_some_and(|b| number - b.first >= self.shape.span_max()) {
             self.flush();
         }
@@ -92,6 +94,7 @@ impl<C: BlockCode> Encode for Encoder<C> {
         self.deadline = None;
         self.sources = 0;
         let mut blocks = core::mem::take(&mut self.blocks);
+        // fec.md R-6: the first parity of each block, then the second.
         for index in 0..self.shape.parities {
             for block in &mut blocks {
                 let parities = self.shape.parities_for(block.sources);

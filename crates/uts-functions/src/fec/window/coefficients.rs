@@ -42,7 +42,7 @@ impl TinyMt32 {
     }
 }
 
-/// The coefficients of a repair with that key, in the order of its sources.
+/// The coefficients of a repair with that key, in the order of its sources (fec.md R-17).
 pub(in crate::fec) fn coefficients(key: u16) -> impl Iterator<Item = u8> {
     let mut generator = TinyMt32::new(u32::from(key));
     core::iter::repeat_with(move || generator.next_number() as u8).filter(|coefficient| *coefficient != 0)

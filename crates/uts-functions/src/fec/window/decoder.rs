@@ -49,7 +49,7 @@ impl Decoder {
         }
     }
 
-    /// The equation that a repair leaves. `Err` says what it is counted as.
+    /// The equation that a repair leaves (fec.md R-20). `Err` says what it is counted as.
     fn equation(&mut self, repair: &Repair) -> Result<Equation, fn(&mut Counters)> {
         let RepairId::Window { key } = repair.id else { return Err(|c| c.refused += 1) };
         let offsets =
@@ -85,7 +85,7 @@ impl Decoder {
             }
         }
         let Some(pivot) = new.normalise() else {
-            // It says nothing new, or what cannot be.
+            // fec.md R-20: it says nothing new, or what cannot be.
             match new.symbol.iter().all(|byte| *byte == 0) {
                 true => self.counters.unneeded += 1,
                 false => self.counters.refused += 1,
@@ -276,5 +276,5 @@ fn add_source(coefficient: u8, payload: &[u8], rows: &mut [Vec<u8>]) {
 }
 
 /// Equations that may wait for more: each stands for a source that is missing, and no repair names
-/// more.
+/// more (fec.md R-20).
 const EQUATIONS_MAX: usize = DATA_MAX;

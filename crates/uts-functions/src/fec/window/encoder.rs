@@ -59,7 +59,7 @@ impl Encode for Encoder {
         if is_unfit {
             return;
         }
-        // Rule 18.
+        // fec.md R-18.
         while self.sources.len() >= self.shape.sources
             || self.sources.front().is_some_and(|(first, _)| number - first >= SPAN_MAX)
         {
@@ -89,7 +89,7 @@ impl Encode for Encoder {
             return;
         }
         self.ready.extend(self.repair());
-        // Rule 19.
+        // fec.md R-19.
         self.key = self.key.wrapping_add(1);
         while self.ready.len() > READY_MAX {
             self.ready.pop_front();

@@ -194,7 +194,7 @@ impl<T: Carried> Ledger<T> {
         Some(entry.at(entry.open.trailing_zeros()))
     }
 
-    /// Enters the packet that was just sent under [`Ledger::next_number`].
+    /// Enters the packet that was just sent under [`Ledger::next_number`] (retransmission.md R-1).
     pub fn record(&mut self, sent: Sent<T>) {
         self.record_run(sent, 1);
     }

@@ -53,7 +53,7 @@ impl Cargo<'_, '_> {
         // The last frame of a packet needs no length.
         let more = flows.others_want_to_send(flow, stack.group)
             || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
-        // What may come damaged ends its packet.
+        // detection.md R-19: what may come damaged ends its packet.
         let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more || tolerant > 0;
         let with_len = polls || (!is_last && spare >= length_bytes);
         let flags = DataFlags {

@@ -1,7 +1,10 @@
-//! The library agrees with `spec/functions.toml` and with the pages of `spec/functions`, both ways.
+//! The library agrees with `spec/functions.toml` and with the pages of `spec/functions`, both ways;
+//! and all code with the rules of the specification.
+
+mod rules;
 
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -215,8 +218,7 @@ fn pages_name_every_mechanism_and_what_its_parameters_may_be() {
         };
         for m in &f.mechanism {
             let Some(section) = section_of(&page, m) else {
-                let wanted = format!("## {} (mechanism {}, …)", m.name, m.number);
-                found.push(format!("spec/functions/{}.md has no heading `{wanted}`", f.name));
+                found.push(format!("spec/functions/{}.md has no heading `{}`", f.name, heading_of(m)));
                 continue;
             };
             for p in &m.params {
@@ -231,20 +233,17 @@ fn pages_name_every_mechanism_and_what_its_parameters_may_be() {
     assert_none(&found);
 }
 
-/// What a page says below the heading of a mechanism, in one line.
+/// The heading of a mechanism on the page of its function.
+fn heading_of(m: &SpecMechanism) -> String {
+    let demand = if m.mandatory { "mandatory" } else { "optional" };
+    format!("## {} (mechanism {}, {demand})", m.name, m.number)
+}
+
+/// The text of a page below the heading of a mechanism.
 fn section_of(page: &str, m: &SpecMechanism) -> Option<String> {
-    let number = m.number.to_string();
-    let has = |line: &str, word: &str| {
-        line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|w| w == word)
-    };
     let mut lines = page.lines();
-    lines.find(|line| line.starts_with('#') && has(line, &m.name) && has(line, &number))?;
-    Some(
-        lines
-            .take_while(|line| !line.starts_with("## ") && !line.starts_with("### "))
-            .collect::<Vec<_>>()
-            .join("\n"),
-    )
+    lines.find(|line| *line == heading_of(m))?;
+    Some(lines.take_while(|line| !line.starts_with("## ")).collect::<Vec<_>>().join("\n"))
 }
 
 /// Default, least and largest value of a parameter as a page says them: "`name` (unit, default 3, 1
@@ -439,70 +438,6 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
             out.push(path);
         }
     }
-}
-
-/// The statements cited in `text` after each `page`: `NAME.md R-2, R-6` cites two.
-fn citations(text: &str, page: &str) -> Vec<String> {
-    let mut numbers = Vec::new();
-    for (at, _) in text.match_indices(page) {
-        for word in text[at + page.len()..].trim_start().split(", ") {
-            let Some(rest) = word.strip_prefix("R-") else { break };
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            numbers.push(rest[..end].to_owned());
-        }
-    }
-    numbers
-}
-
-/// Every `NAME.md R-n` in the code is a statement of the page `spec/functions/NAME.md`.
-#[test]
-fn citations_lead_somewhere() {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-    let (mut found, mut cited) = (Vec::new(), 0);
-    for function in Function::ALL.iter().map(|f| f.name()) {
-        let page = format!("{function}.md");
-        let statements = fs::read_to_string(spec_dir().join("functions").join(&page)).unwrap_or_default();
-        for path in &files {
-            for number in citations(&read(path), &page) {
-                cited += 1;
-                if !statements.contains(&format!("**R-{number}**")) {
-                    let path = path.display();
-                    found.push(format!("{path} cites {page} R-{number}, which is not there"));
-                }
-            }
-        }
-    }
-    assert!(cited > 20, "citations are found at all: {cited}");
-    assert_none(&found);
-}
-
-/// The number of the statement that a line of a page begins, as `R-4`.
-fn statement(line: &str) -> Option<&str> {
-    let (number, _) = line.strip_prefix("* ").unwrap_or(line).strip_prefix("**")?.split_once("**")?;
-    let (letter, digits) = number.split_once('-')?;
-    (letter.len() == 1 && digits.parse::<u32>().is_ok()).then_some(number)
-}
-
-/// No number stands for two statements of a page.
-#[test]
-fn statements_have_numbers_of_their_own() {
-    let (mut found, mut seen) = (Vec::new(), 0);
-    for folder in [spec_dir(), spec_dir().join("functions")] {
-        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        let pages = entries.map(|entry| entry.expect("an entry").path());
-        for page in pages.filter(|path| path.extension().is_some_and(|end| end == "md")) {
-            let (text, mut numbers) = (read(&page), BTreeSet::new());
-            for number in text.lines().filter_map(statement) {
-                seen += 1;
-                if !numbers.insert(number) {
-                    found.push(format!("{}: {number} stands twice", page.display()));
-                }
-            }
-        }
-    }
-    assert!(seen > 150, "statements are found at all: {seen}");
-    assert_none(&found);
 }
 
 /// Profiles and the library know the functions, and no function knows them: what a mechanism needs
