@@ -1,5 +1,7 @@
 //! The command line of the program.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "clap prints these texts: `[` is what may be left out")]
+
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -10,7 +10,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static FIRST: OnceLock<String> = OnceLock::new();
 
 /// Notes that something happened that cannot happen, in words. Panics in tests, simulation and
-/// fuzzing; a release counts it ([`bugs`](crate::bugs)) and goes on, so the caller says how.
+/// fuzzing; a release counts it ([`bugs`]) and goes on, so the caller says how.
 macro_rules! bug {
     ($($words:tt)+) => { $crate::bug::found(format_args!($($words)+)) };
 }
