@@ -58,7 +58,8 @@ impl Programs {
         let name = &flow.transport_name;
         if transports::is_native(&flow.transport) {
             let carried = transports::capabilities(&flow.transport, &flow.workload)
-                .and_then(|capabilities| can_carry(&flow.workload, &capabilities));
+                .and_then(|capabilities| can_carry(&flow.workload, &capabilities))
+                .and_then(|()| transports::is_in_kernel(&flow.transport));
             return carried.err().map(|why| format!("{name}: {why}"));
         }
         let rivals = match self.rivals() {
