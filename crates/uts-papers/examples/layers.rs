@@ -7,6 +7,8 @@
 //!
 //! `cargo run --release -p uts-papers --example layers [ROUNDS]`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures this machine")]
+
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;

@@ -150,7 +150,7 @@ impl Application for End {
         };
         match self {
             End::Source { to, bytes, window, sent, acknowledged } => {
-                // A few more than are counted, so that the last of these is acknowledged as others are.
+                // A few more than are counted, so that the last of these is acknowledged as any.
                 if *sent - *acknowledged >= *window || *sent >= 3 * PACKETS {
                     return None;
                 }

@@ -73,8 +73,8 @@ impl Default for TcpSettings {
     }
 }
 
-/// A sentence if this kernel has no such congestion control, and can load none; `None` otherwise, as
-/// well where this user may not use it.
+/// A sentence if this kernel has no such congestion control, and can load none; `None` otherwise,
+/// as well where this user may not use it.
 pub fn missing(congestion: &str) -> Option<String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).ok()?;
     let error = socket.set_tcp_congestion(congestion.as_bytes()).err()?;
