@@ -152,6 +152,16 @@ pub fn is_over_udp(spec: &TransportSpec) -> bool {
     !matches!(spec.kind.as_str(), "tcp" | "mptcp")
 }
 
+/// Checks that the kernel has what a transport of its own is to use.
+///
+/// # Errors
+/// It has no such congestion control.
+pub(crate) fn is_in_kernel(spec: &TransportSpec) -> Result<(), String> {
+    let named = spec.settings.get("congestion").and_then(|value| value.as_str());
+    let missing = named.filter(|_| !is_over_udp(spec)).and_then(native::tcp::missing);
+    missing.map_or(Ok(()), Err)
+}
+
 pub(crate) fn capabilities(spec: &TransportSpec, workload: &Workload) -> Result<Capabilities, String> {
     let context = Context { role: Role::Client, workload, peer: None };
     native::by_spec(spec, &context).map(|transport| transport.capabilities())

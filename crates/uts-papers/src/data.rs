@@ -5,7 +5,7 @@ use crate::expression::{Expression, Source};
 use crate::judge::Finding;
 use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results, Unit};
-use crate::reference::{Drawn, Item, Reference};
+use crate::reference::{Drawn, DrawnCurve, Item, Reference};
 use anyhow::{Context, Result};
 
 /// Concludes from the results as a file of published figures says. Items and figures are left out
@@ -79,19 +79,14 @@ fn finding(item: &Item, results: &Results) -> Result<Option<Finding>> {
 }
 
 fn draw(drawn: &Drawn, results: &Results) -> Result<Option<Figure>> {
-    let mut all = Vec::new();
+    let (mut all, mut missing) = (Vec::new(), Vec::new());
     for (look, curve) in drawn.curve.iter().enumerate() {
-        let points = if curve.points.is_empty() {
-            let source = |text: &Option<String>| {
-                Source::parse(text.as_deref().context("a curve has points, or x and y")?)
-            };
-            let (x, y) = (source(&curve.x)?, source(&curve.y)?);
-            if !results.has(&x.unit) || !results.has(&y.unit) {
+        let Some(points) = points(curve, results)? else {
+            if !curve.beside {
                 return Ok(None);
             }
-            x.values(results)?.into_iter().zip(y.values(results)?).collect()
-        } else {
-            curve.points.iter().map(|[x, y]| (*x, *y)).collect()
+            missing.push(curve.name.as_str());
+            continue;
         };
         all.push(Curve {
             name: curve.name.clone(),
@@ -102,13 +97,36 @@ fn draw(drawn: &Drawn, results: &Results) -> Result<Option<Figure>> {
             has_marks: curve.marks,
         });
     }
+    let beside = drawn.curve.iter().filter(|curve| curve.beside).count();
+    if beside > 0 && missing.len() == beside {
+        return Ok(None);
+    }
+    let mut caption = fill(&drawn.caption, results)?;
+    if !missing.is_empty() {
+        caption.push_str(&format!(" Not measured: {}.", missing.join("; ")));
+    }
     let words = Words { title: &drawn.title, subtitle: &drawn.subtitle, x: &drawn.x, y: &drawn.y };
     Ok(Some(Figure {
         place: drawn.place.clone().into(),
         part: drawn.part.clone().into(),
         picture: curves(&words, drawn.log, drawn.y_max, &all),
-        caption: fill(&drawn.caption, results)?,
+        caption,
     }))
+}
+
+/// Points of a curve; `None` if a unit was not done that it needs.
+fn points(curve: &DrawnCurve, results: &Results) -> Result<Option<Vec<(f64, f64)>>> {
+    if !curve.points.is_empty() {
+        return Ok(Some(curve.points.iter().map(|[x, y]| (*x, *y)).collect()));
+    }
+    let source =
+        |text: &Option<String>| Source::parse(text.as_deref().context("a curve has points, or x and y")?);
+    let (x, y) = (source(&curve.x)?, source(&curve.y)?);
+    if !results.has(&x.unit) || !results.has(&y.unit) {
+        return Ok(None);
+    }
+    let all = x.values(results)?.into_iter().zip(y.values(results)?);
+    Ok(Some(all.filter(|(x, y)| x.is_finite() && y.is_finite()).collect()))
 }
 
 /// A caption, with the value of each expression in braces, to the digits behind the bar:
@@ -185,6 +203,23 @@ mod tests {
         let units = place(units.into(), FILE).expect("a good file");
         let places: Vec<Vec<String>> = units.into_iter().map(|unit| unit.places).collect();
         assert_eq!(places, [vec!["table 1", "figure 1"], vec!["table 2"], vec![]]);
+    }
+
+    /// A curve that is measured beside the paper is left out where it was not, and that is said.
+    #[test]
+    fn a_figure_is_drawn_without_what_was_not_measured_beside_it() {
+        let file = FILE.replace(
+            "{ name = \"p\"",
+            "{ name = \"b\", x = \"beside.b:x\", y = \"beside.b:x\", beside = true }, { name = \"c\", x = \"beside.c:x\", \
+             y = \"beside.c:x\", beside = true }, { name = \"p\"",
+        );
+        let series = || Series::from([("x".to_owned(), vec![4.1])]);
+        let mut results = Results([("one".to_owned(), series())].into());
+        assert!(conclude(&results, &file).expect("a conclusion").figures.is_empty(), "nothing was measured");
+        results.0.insert("beside.c".to_owned(), series());
+        let figures = conclude(&results, &file).expect("a conclusion").figures;
+        assert_eq!(figures[0].caption, "At 4.1 of 4. Not measured: b.");
+        assert_eq!(figures[0].picture.legend.len(), 3);
     }
 
     #[test]

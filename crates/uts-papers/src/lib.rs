@@ -9,6 +9,7 @@
 //! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
 //! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
 //! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
+//! * [`beside`]: measurements of the laboratory, to be drawn beside a paper's.
 //! * [`data`]: what follows for a paper whose file says it; [`expression`]: how it says it.
 //! * [`page`]: the report.
 //!
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod beside;
 pub mod blast;
 pub mod data;
 pub mod engine;

@@ -79,6 +79,10 @@ pub struct DrawnCurve {
     pub marks: bool,
     /// Its look; its number if that is not said.
     pub look: Option<usize>,
+    /// True if the figure is drawn without it where its unit is not there: what was measured beside
+    /// the paper ([`crate::beside`]).
+    #[serde(default)]
+    pub beside: bool,
 }
 
 const fn yes() -> bool {

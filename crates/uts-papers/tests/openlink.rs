@@ -7,7 +7,7 @@ use uts_papers::openlink::paper;
 
 #[test]
 fn the_paper_is_borne_out_and_repeats_to_the_byte() {
-    done::is_borne_out_and_repeats_to_the_byte(&paper(), 4);
+    done::is_borne_out_and_repeats_to_the_byte(&paper(), 8);
 }
 
 #[test]

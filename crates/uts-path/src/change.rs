@@ -5,6 +5,7 @@ use crate::error::SpecError;
 use crate::framing::Framing;
 use crate::parse::format_duration;
 use crate::queue::Discipline;
+use crate::receive::Receive;
 use crate::trace::{Opportunities, Trace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +21,8 @@ pub enum Setting {
     /// [`PathConfig::resolve`](crate::PathConfig::resolve)), `rate=cellular:12mbit,7` (highest
     /// rate, seed).
     Opportunities(Opportunities),
+    /// `receive=8p,100us` (buffers, time for each packet), `receive=off`.
+    Receive(Option<Receive>),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
     /// `queue=droptail`, `row:N`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
@@ -55,6 +58,7 @@ impl Setting {
         match self.clone() {
             Setting::Rate(rate_bps) => (config.rate_bps, config.opportunities) = (rate_bps, None),
             Setting::Opportunities(from) => (config.rate_bps, config.opportunities) = (None, Some(from)),
+            Setting::Receive(receive) => config.receive = receive,
             Setting::Buffer(buffer) => config.buffer = buffer,
             Setting::Queue(queue) => config.queue = queue,
             Setting::Delay(delay_ns) => config.delay_ns = delay_ns,
@@ -78,6 +82,8 @@ impl fmt::Display for Setting {
             Setting::Rate(None) => write!(f, "rate=inf"),
             Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", show::path_rate(*rate_bps)),
             Setting::Opportunities(from) => write!(f, "rate={from}"),
+            Setting::Receive(None) => write!(f, "receive=off"),
+            Setting::Receive(Some(receive)) => write!(f, "receive={receive}"),
             Setting::Buffer(buffer) => write!(f, "buffer={}", amount(*buffer, "inf")),
             Setting::Queue(queue) => write!(f, "queue={queue}"),
             Setting::Delay(delay_ns) => write!(f, "delay={}", format_duration(*delay_ns)),

@@ -3,6 +3,7 @@
 use crate::error::SpecError;
 use crate::framing::Framing;
 use crate::queue::Discipline;
+use crate::receive::Receive;
 use crate::server::Supply;
 use crate::trace::{Opportunities, Playback, Trace};
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,8 @@ pub struct LinkConfig {
     pub rate_bps: Option<u64>,
     /// Delivery opportunities, in the place of a rate.
     pub opportunities: Option<Opportunities>,
+    /// Buffers before the queue, in which packets wait for the router; `None`: it takes no time.
+    pub receive: Option<Receive>,
     /// Limit of the queue.
     pub buffer: Buffer,
     /// Which packets go when the queue is full, or before.
@@ -161,6 +164,7 @@ impl Default for LinkConfig {
         LinkConfig {
             rate_bps: None,
             opportunities: None,
+            receive: None,
             buffer: Buffer::Unlimited,
             queue: Discipline::DropTail,
             delay_ns: 0,
@@ -224,6 +228,7 @@ impl LinkConfig {
             }
             opportunities.check()?;
         }
+        self.receive.map_or(Ok(()), Receive::check)?;
         check_buffer("buffer", self.buffer)?;
         self.queue.check()?;
         check_buffer("ecn", self.ecn_threshold)?;
@@ -324,6 +329,14 @@ mod tests {
                     c.opportunities = "trace:x".to_string().try_into().ok();
                 }),
                 "rate: give a rate or delivery opportunities, not both",
+            ),
+            (
+                refused(|c| c.receive = Some(Receive { buffers: 0, time_ns: 1 })),
+                "receive: number of buffers must be between 1 and 65536, not 0",
+            ),
+            (
+                refused(|c| c.receive = Some(Receive { buffers: 1, time_ns: MAX_DELAY_NS + 1 })),
+                "receive: must be at most an hour",
             ),
             (refused(|c| c.buffer = Buffer::Packets(0)), "buffer: must hold at least one packet or byte"),
             (refused(|c| c.buffer = Buffer::Bytes(0)), "buffer: must hold at least one packet or byte"),

@@ -8,9 +8,10 @@
 //!
 //! A packet passes these steps in this order:
 //!
-//! 1. [`Link::send`]: bigger than the MTU: dropped. The queue's [`Discipline`] may drop or mark it;
-//!    if there is no room in the buffer, it says which packet goes. Queue above the ECN threshold:
-//!    marked.
+//! 1. [`Link::send`]: bigger than the MTU: dropped. Where there are receive buffers ([`Receive`]),
+//!    it waits in one of them for the router, or is dropped if none is free. The queue's
+//!    [`Discipline`] may drop or mark it; if there is no room in the buffer, it says which packet
+//!    goes. Queue above the ECN threshold: marked.
 //! 2. It waits its turn. As its transmission would begin, the discipline may drop or mark it
 //!    (CoDel). Then it is transmitted at the link's rate, for as long as the bits of its
 //!    [`Framing`] take. Departures are computed in virtual time: a caller that is late does not
@@ -49,6 +50,7 @@ mod parse;
 mod passage;
 mod path;
 mod queue;
+mod receive;
 mod schedule;
 mod server;
 mod stats;
@@ -63,6 +65,7 @@ pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
 pub use passage::{DropReason, Fate, Passage};
 pub use path::{Applied, Direction, Path, PathConfig};
 pub use queue::{CoDel, Discipline, Red};
+pub use receive::Receive;
 pub use schedule::{At, Schedule, Scheduled, Target};
 pub use stats::Stats;
 pub use trace::{Cellular, Opportunities, Trace};

@@ -6,6 +6,7 @@ use crate::error::SpecError;
 use crate::loss::{LossState, chance};
 use crate::passage::{DropReason, Fate, Passage};
 use crate::queue::{Queued, Transmitter, Verdict};
+use crate::receive::{Received, Receiver};
 use crate::stats::Stats;
 use crate::wire::{InFlight, Wire, draw_jitter_ns};
 use rand::{RngExt, SeedableRng};
@@ -99,6 +100,7 @@ impl Dice {
 #[derive(Debug)]
 pub struct Link<T> {
     config: LinkConfig,
+    receiver: Receiver<T>,
     transmitter: Transmitter<T>,
     wire: Wire<T>,
     loss: LossState,
@@ -131,6 +133,7 @@ impl<T: Payload> Link<T> {
         config.validate()?;
         Ok(Link {
             transmitter: Transmitter::new(config.supply(origin_ns)?, &config.queue),
+            receiver: Receiver::new(),
             wire: Wire::new(),
             loss: LossState::new(config.loss),
             dice: Dice::new(seed),
@@ -144,23 +147,41 @@ impl<T: Payload> Link<T> {
     }
 
     /// Offers a packet of `len` bytes, overhead not included, at `now_ns`.
-    pub fn send(&mut self, now_ns: u64, mut payload: T, len: usize) -> Fate {
+    pub fn send(&mut self, now_ns: u64, payload: T, len: usize) -> Fate {
         self.advance(now_ns);
-        let mut passage = self.arrival(len);
+        let passage = self.arrival(len);
         let cost_bytes = (len as u64).saturating_add(self.config.overhead_bytes.into());
         if self.config.mtu_bytes.is_some_and(|mtu| cost_bytes > mtu.into()) {
             self.drop_packet(passage, DropReason::TooBig);
             return Fate::Dropped(DropReason::TooBig);
         }
+        // Those that are in receive buffers are not overtaken where these are taken away.
+        if self.config.receive.is_none() && self.receiver.packets() == 0 {
+            return self.enter(self.now_ns, payload, passage, cost_bytes);
+        }
+        let buffers = self.config.receive.map_or(u64::MAX, |receive| receive.buffers.into());
+        if self.receiver.packets() >= buffers || !self.can_hold(len as u64) {
+            self.drop_packet(passage, DropReason::ReceiveFull);
+            return Fate::Dropped(DropReason::ReceiveFull);
+        }
+        let time_ns = self.config.receive.map_or(0, |receive| receive.time_ns);
+        self.receiver.push(self.now_ns, time_ns, payload, passage, cost_bytes);
+        self.advance(self.now_ns);
+        Fate::Queued { marked: false }
+    }
+
+    /// Puts a packet into the queue, if that takes it, at an instant up to which all else was done.
+    fn enter(&mut self, at_ns: u64, mut payload: T, mut passage: Passage, cost_bytes: u64) -> Fate {
+        let len = passage.len;
         let mut mark = || payload.mark_ce();
-        match self.transmitter.judge(self.now_ns, cost_bytes, &mut mark, &mut self.dice.queue) {
+        match self.transmitter.judge(at_ns, cost_bytes, &mut mark, &mut self.dice.queue) {
             Verdict::Pass { marked } => passage.marked = marked,
             Verdict::Drop(reason) => {
                 self.drop_packet(passage, reason);
                 return Fate::Dropped(reason);
             }
         }
-        if !self.make_room(cost_bytes, len as u64) {
+        if !self.make_room(at_ns, cost_bytes, len as u64) {
             self.drop_packet(passage, DropReason::QueueFull);
             return Fate::Dropped(DropReason::QueueFull);
         }
@@ -171,9 +192,9 @@ impl<T: Payload> Link<T> {
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
         let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
-        self.transmitter.push(self.now_ns, Queued { payload, cost_bytes, wire_bits, passage });
+        self.transmitter.push(at_ns, Queued { payload, cost_bytes, wire_bits, passage });
         // On an idle link its transmission begins now.
-        self.advance(self.now_ns);
+        self.transmit(at_ns);
         Fate::Queued { marked: passage.marked }
     }
 
@@ -212,7 +233,7 @@ impl<T: Payload> Link<T> {
     /// When to poll next: nothing arrives before. With jitter or loss it may be too early; a poll
     /// then yields nothing and a later time follows. `None` when nothing is under way.
     pub fn next_ns(&self) -> Option<u64> {
-        let departing = self.transmitter.next_ns();
+        let departing = [self.receiver.next_ns(), self.transmitter.next_ns()].into_iter().flatten().min();
         let arriving = departing.map(|at_ns| at_ns.saturating_add(self.config.delay_ns));
         match (self.wire.next_due_ns(), arriving) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -255,7 +276,19 @@ impl<T: Payload> Link<T> {
     /// Moves everything on to `now_ns`; the other calls do so themselves.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        while let Some(packet) = self.transmitter.pop(self.now_ns) {
+        while let Some(Received { payload, passage, cost_bytes, done_ns }) = self.receiver.pop(self.now_ns) {
+            self.transmit(done_ns);
+            let (packets, bytes) = (self.transmitter.packets(), self.transmitter.bytes());
+            let Passage { number, len, .. } = passage;
+            let passage = Passage::arriving(number, len, done_ns, packets, bytes);
+            self.enter(done_ns, payload, passage, cost_bytes);
+        }
+        self.transmit(self.now_ns);
+    }
+
+    /// Lets the queue's server work until `now_ns`.
+    fn transmit(&mut self, now_ns: u64) {
+        while let Some(packet) = self.transmitter.pop(now_ns) {
             self.depart(packet);
         }
     }
@@ -281,7 +314,7 @@ impl<T: Payload> Link<T> {
 
     /// Makes room in the buffer for a packet, if need be by dropping those that the discipline
     /// chooses. Returns whether there is room.
-    fn make_room(&mut self, cost_bytes: u64, len: u64) -> bool {
+    fn make_room(&mut self, at_ns: u64, cost_bytes: u64, len: u64) -> bool {
         if !self.can_hold(len) {
             return false;
         }
@@ -295,7 +328,7 @@ impl<T: Payload> Link<T> {
             if !could {
                 return false;
             }
-            let victim = self.transmitter.make_room(self.now_ns, &mut self.dice.queue);
+            let victim = self.transmitter.make_room(at_ns, &mut self.dice.queue);
             let Some(Queued { passage, .. }) = victim else { return false };
             self.drop_packet(passage, DropReason::QueueFull);
         }
@@ -303,8 +336,10 @@ impl<T: Payload> Link<T> {
     }
 
     fn can_hold(&self, len: u64) -> bool {
-        let bytes = self.transmitter.bytes().saturating_add(self.wire.bytes()).saturating_add(len);
-        bytes <= MAX_HELD_BYTES && self.transmitter.packets() + self.wire.packets() < MAX_HELD_PACKETS
+        let held = self.receiver.bytes() + self.transmitter.bytes();
+        let packets = self.receiver.packets() + self.transmitter.packets() + self.wire.packets();
+        let bytes = held.saturating_add(self.wire.bytes()).saturating_add(len);
+        bytes <= MAX_HELD_BYTES && packets < MAX_HELD_PACKETS
     }
 
     /// Counts a packet in, and notes what it finds.
@@ -319,6 +354,7 @@ impl<T: Payload> Link<T> {
     /// Counts a drop and tells of it.
     fn drop_packet(&mut self, passage: Passage, reason: DropReason) {
         let counter = match reason {
+            DropReason::ReceiveFull => &mut self.stats.dropped_receive,
             DropReason::QueueFull => &mut self.stats.dropped_queue,
             DropReason::Red | DropReason::CoDel => &mut self.stats.dropped_early,
             DropReason::TooBig => &mut self.stats.dropped_mtu,

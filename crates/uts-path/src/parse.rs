@@ -3,12 +3,13 @@
 use crate::change::{Change, Setting};
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
 use crate::error::SpecError;
+use crate::receive::Receive;
 use crate::trace::Opportunities;
 use std::str::FromStr;
 use std::time::Duration;
 use uts_units::show;
 
-const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
+const KEYS: &str = "rate, receive, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
                     framing, mtu, ecn, up or down";
 
 const RATE_FORM: &str =
@@ -59,6 +60,7 @@ fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
             Some(opportunities) => Setting::Opportunities(opportunities?),
             None => Setting::Rate(unless(value, "inf", parse_rate)?),
         },
+        "receive" => Setting::Receive(unless(value, "off", Receive::parse)?),
         "buffer" => Setting::Buffer(parse_buffer(value, "inf")?),
         "queue" => Setting::Queue(value.parse().map_err(|e: SpecError| e.reason)?),
         "delay" => Setting::Delay(parse_duration_ns(value)?),
@@ -185,13 +187,14 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let text = "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
+        let text = "rate=50mbit delay=20ms receive=8p,100us buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
                     reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
                     framing=slip ecn=30kB down";
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
             opportunities: None,
+            receive: Some(Receive { buffers: 8, time_ns: 100_000 }),
             buffer: Buffer::Packets(64),
             queue: Discipline::RandomDrop,
             delay_ns: 20_000_000,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// What became of a packet that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the queue. It may still be dropped later: by the queue discipline or on the wire.
+    /// It is in the queue, or in a receive buffer before it. It may still be dropped later: on its
+    /// way into the queue, by the queue discipline or on the wire.
     Queued {
         /// Whether it was marked for congestion.
         marked: bool,
@@ -18,6 +19,8 @@ pub enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropReason {
+    /// No free receive buffer.
+    ReceiveFull,
     /// No room in the buffer.
     QueueFull,
     /// Bigger than the MTU.
@@ -34,9 +37,10 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// As in TOML: `queue_full`, `too_big`, `red`, `codel`, `loss`, `outage`.
+    /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `loss`, `outage`.
     pub fn name(self) -> &'static str {
         match self {
+            DropReason::ReceiveFull => "receive_full",
             DropReason::QueueFull => "queue_full",
             DropReason::TooBig => "too_big",
             DropReason::Red => "red",
@@ -57,7 +61,7 @@ pub struct Passage {
     pub number: u64,
     /// Length as given to `send`, in bytes.
     pub len: usize,
-    /// When it was offered.
+    /// When it was offered; when it left its receive buffer where there are such.
     pub arrived_ns: u64,
     /// Packets that it found in the queue.
     pub queue_packets: u64,

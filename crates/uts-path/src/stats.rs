@@ -20,6 +20,8 @@ pub struct Stats {
     pub delivered: u64,
     /// Their bytes.
     pub bytes_delivered: u64,
+    /// Dropped as no receive buffer was free.
+    pub dropped_receive: u64,
     /// Dropped as the queue was full.
     pub dropped_queue: u64,
     /// Dropped by the queue discipline before the queue was full: RED, CoDel.
@@ -51,6 +53,11 @@ pub struct Stats {
 impl Stats {
     /// All packets that were dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_outage + self.dropped_mtu
+        self.dropped_receive
+            + self.dropped_queue
+            + self.dropped_early
+            + self.dropped_loss
+            + self.dropped_outage
+            + self.dropped_mtu
     }
 }

@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use uts_end::Role;
 use uts_end::line::{End, Status};
+use uts_sim::network::seed_of;
 use uts_sim::topology::{Node, Topology};
 use uts_traffic::clock::Clock;
 use uts_traffic::measure::Measure;
@@ -71,7 +72,8 @@ impl Ends {
                     workload: flow.workload.clone(),
                     options: RunOptions {
                         capabilities: carrier.capabilities,
-                        seed: case.seed,
+                        // Flows that draw are not to draw the same.
+                        seed: seed_of(case.seed, number as u64),
                         give_up: case.timeout,
                         sample_every: case.sample_every,
                     },

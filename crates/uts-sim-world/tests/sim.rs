@@ -12,7 +12,7 @@ use uts_sim_world::{
     self as sim, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord, SimResult, SimSource,
 };
 use uts_traffic::measure::{Measure, Sample};
-use uts_traffic::workload::Workload;
+use uts_traffic::workload::{Arrivals, Workload};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -238,6 +238,37 @@ fn flows_share_a_bottleneck_fairly_and_start_when_they_should() {
     assert!(first_ns(0) < Some(400_000_000) && first_ns(1) > Some(500_000_000));
     let names: Vec<&str> = result.links.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["shared"; 2], "only links with names are told of");
+}
+
+/// Flows of one run that send at random do not send together: sources at random are bursty together
+/// only by what each of them does. The first sends what it sends alone.
+#[test]
+fn flows_of_a_run_draw_each_for_itself() {
+    let random = Workload::RandomMessages {
+        arrivals: Arrivals::Poisson,
+        every: 20 * MS,
+        bytes: 160,
+        duration: 2 * SECOND,
+        deadline: 150 * MS,
+    };
+    let named = |n: u32| SimFlow { name: format!("udp-{n}"), ..flow(udp(), random.clone()) };
+    let left_ns = |flows: Vec<SimFlow>| -> BTreeMap<usize, Vec<u64>> {
+        let mut kept = Kept::default();
+        sim::run(&case(SimLink::point_to_point("path", path("delay=5ms")), flows), &mut kept)
+            .expect("it makes sense");
+        let mut left = BTreeMap::<usize, Vec<u64>>::new();
+        for (flow, _, sample) in kept.samples {
+            if let Sample::Latency { at_ns, .. } = sample {
+                left.entry(flow).or_default().push(at_ns);
+            }
+        }
+        left
+    };
+    let (alone, three) = (left_ns(vec![named(1)]), left_ns((1..=3).map(named).collect()));
+    assert_eq!(alone[&0], three[&0]);
+    let together = |a: usize, b: usize| three[&a].iter().filter(|at| three[&b].contains(at)).count();
+    // All begin at the same instant.
+    assert_eq!([together(0, 1), together(0, 2), together(1, 2)], [1; 3]);
 }
 
 #[test]

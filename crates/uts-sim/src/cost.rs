@@ -7,6 +7,9 @@
 //! interface until the processor has copied it out, then in the receive queue until the processor
 //! has received it; then the application sees it.
 //!
+//! The layers of a host may run in processes of their own. Each packet is then handed over from one
+//! process to the next, on its way out and on its way in, and each hand-over takes its time.
+//!
 //! The processor takes first what has arrived, then what was copied out, then what is to be sent.
 //! Packets that a node forwards for others, and those between applications of one node, cost
 //! nothing.
@@ -77,6 +80,10 @@ pub struct Costs {
     pub copy_out: Cost,
     /// To receive a packet that was copied out, before the application sees it.
     pub receive: Cost,
+    /// Processes in which the layers run between application and interface, at least 1.
+    pub processes: u32,
+    /// To hand a packet over from one of these processes to the next.
+    pub ipc: Cost,
     /// At which the interface transmits and receives, in bits per second; `None` for at once.
     pub rate_bps: Option<u64>,
     /// Buffers of the interface for what it transmits, at least 1; `None` for as many as needed.
@@ -106,6 +113,8 @@ impl Default for Costs {
             copy_in: Cost::default(),
             copy_out: Cost::default(),
             receive: Cost::default(),
+            processes: 1,
+            ipc: Cost::default(),
             rate_bps: None,
             send_buffers: None,
             receive_buffers: None,
@@ -146,6 +155,9 @@ impl Costs {
                 return wrong(key, "must be at least 1");
             }
         }
+        if self.processes == 0 {
+            return wrong("processes", "must be at least 1");
+        }
         if self.rate_bps == Some(0) {
             return wrong("rate", "must be above 0");
         }
@@ -171,6 +183,11 @@ impl Costs {
             Some(load) => Duration::from_nanos((work.as_nanos() as f64 * load.factor).round() as u64),
             None => work,
         }
+    }
+
+    /// How long a packet of `bytes` takes through all processes, beside the work of layers.
+    fn hand_overs(&self, bytes: usize) -> Duration {
+        self.ipc.of(bytes).saturating_mul(self.processes.saturating_sub(1))
     }
 
     /// How long the interface transmits or receives a packet of `bytes`.
@@ -409,7 +426,7 @@ impl Machine {
             let cost = interrupt + self.costs.copy_out.of(bytes(&packet));
             self.begin(now, WorkKind::CopyOut, packet, cost);
         } else if let Some(packet) = self.receive_queue.pop_front() {
-            let mut cost = self.costs.receive.of(bytes(&packet));
+            let mut cost = self.costs.receive.of(bytes(&packet)) + self.costs.hand_overs(bytes(&packet));
             if !self.costs.mechanisms.is_empty() {
                 cost += added(&self.costs.mechanisms, &packet);
             }
@@ -417,7 +434,7 @@ impl Machine {
         } else if self.has_send_buffer()
             && let Some((packet, added)) = self.send_queue.pop_front()
         {
-            let cost = self.costs.copy_in.of(bytes(&packet)) + added;
+            let cost = self.costs.hand_overs(bytes(&packet)) + self.costs.copy_in.of(bytes(&packet)) + added;
             self.begin(now, WorkKind::CopyIn, packet, cost);
         } else {
             return false;

@@ -1,9 +1,7 @@
 //! Traffic without an engine: sources and sinks, to check links and routers by themselves and to
 //! load a network.
 
-mod spell;
-
-pub use spell::Spell;
+pub use uts_traffic::spell::Spell;
 
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
@@ -14,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use uts_engine::Ecn;
 use uts_functions::Time;
+use uts_traffic::spell::exponential;
 
 /// When a source sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,12 +203,6 @@ impl Source {
             }
         }
     }
-}
-
-/// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform
-/// value. The logarithm is the same on every machine, unlike that of the system's library.
-pub fn exponential(rng: &mut impl RngExt) -> f64 {
-    -libm::log(1.0 - rng.random::<f64>())
 }
 
 impl Application for Source {

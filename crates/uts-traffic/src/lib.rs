@@ -3,6 +3,7 @@
 //! * [`transport`]: what a transport under test offers. An adapter is a small implementation of it.
 //! * [`clock`]: time as a workload sees it; real, or virtual.
 //! * [`workload`]: what is sent when, and what of it is measured, in the application's terms.
+//! * [`spell`]: lengths of time that are drawn at random.
 //! * [`run`]: does it, at the client and at the server, and says which end measures what.
 //! * [`measure`]: what a run yields.
 //! * [`stream_messages`]: messages for a transport that has only streams.
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod measure;
 mod pattern;
 pub mod run;
+pub mod spell;
 pub mod stream_messages;
 pub mod transport;
 pub mod workload;

@@ -54,11 +54,12 @@ pub fn table(forward: &Stats, backward: &Stats) -> String {
 
 type Row = (&'static str, fn(&Stats) -> u64);
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     ("packets in", |s| s.packets_in),
     ("bytes in", |s| s.bytes_in),
     ("delivered", |s| s.delivered),
     ("bytes delivered", |s| s.bytes_delivered),
+    ("dropped: receive", |s| s.dropped_receive),
     ("dropped: queue", |s| s.dropped_queue),
     ("dropped: loss", |s| s.dropped_loss),
     ("dropped: outage", |s| s.dropped_outage),

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use uts_end::output::Output;
 use uts_end::signals::{self, INTERRUPTED};
 use uts_end::terminal;
+use uts_papers::beside;
 use uts_papers::judge::judge;
 use uts_papers::page::{self, Report};
 use uts_papers::paper::Paper;
@@ -47,6 +48,9 @@ pub struct Arguments {
     /// Published values to judge by, instead of those of this program; for one paper
     #[arg(long, value_name = "FILE.toml")]
     reference: Option<PathBuf>,
+    /// Results of an experiment, as of experiments/then-and-now.toml, to draw beside a paper's
+    #[arg(long, value_name = "DIR")]
+    beside: Option<PathBuf>,
     /// Do again what is kept in the directory
     #[arg(long)]
     again: bool,
@@ -158,8 +162,12 @@ fn reproduce(
             }
         },
     };
-    let Some(results) = paper.run(&config)? else { return Ok(None) };
+    let Some(mut results) = paper.run(&config)? else { return Ok(None) };
     bar.finish_and_clear();
+    if let Some(dir) = &arguments.beside {
+        let beside = beside::read(dir).with_context(|| format!("--beside {}", dir.display()))?;
+        results.0.extend(beside.0);
+    }
     let conclusion = (paper.conclude)(&results)?;
     let is_wanted =
         |place: &str| arguments.figure.is_empty() || arguments.figure.iter().any(|by| is_meant(place, by));
@@ -172,6 +180,9 @@ fn reproduce(
     let mut command = format!("{} reproduce {}", called.name, paper.name);
     if !arguments.figure.is_empty() {
         command.push_str(&format!(" --figure {}", arguments.figure.join(",")));
+    }
+    if let Some(dir) = &arguments.beside {
+        command.push_str(&format!(" --beside {}", dir.display()));
     }
     Ok(Some(Report { name: paper.name.into(), paper: reference.paper, command, judged, figures }))
 }

@@ -15,6 +15,7 @@ use uts_end::line::{End, Line, Ready, Status};
 use uts_end::{Role, TransportSpec};
 use uts_record::run::{Cpu, Figure};
 use uts_record::samples::Samples;
+use uts_sim::network::seed_of;
 use uts_traffic::measure::Measure;
 use uts_traffic::workload::can_carry;
 use uts_units::show;
@@ -57,7 +58,8 @@ impl Programs {
         let name = &flow.transport_name;
         if transports::is_native(&flow.transport) {
             let carried = transports::capabilities(&flow.transport, &flow.workload)
-                .and_then(|capabilities| can_carry(&flow.workload, &capabilities));
+                .and_then(|capabilities| can_carry(&flow.workload, &capabilities))
+                .and_then(|()| transports::is_in_kernel(&flow.transport));
             return carried.err().map(|why| format!("{name}: {why}"));
         }
         let rivals = match self.rivals() {
@@ -140,7 +142,9 @@ pub fn command_line(
             }
         }
     }
-    option("--seed", case.seed.to_string().into());
+    // As in virtual time: flows that draw are not to draw the same.
+    let number = case.flows.iter().position(|other| other.name == flow.name).unwrap_or(0);
+    option("--seed", seed_of(case.seed, number as u64).to_string().into());
     option("--give-up", show::time(case.timeout + flow.start).into());
     option("--sample-every", show::time(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());

@@ -209,6 +209,24 @@ fn flows_of_a_mixture_have_lines_of_their_own() {
     }
 }
 
+/// A mixture has its workloads with it, so that mixtures of different workloads can be compared.
+#[test]
+fn mixtures_of_different_workloads_share_a_picture() {
+    let experiment = Experiment {
+        mixtures: vec!["calm", "wild"],
+        workloads: vec!["even", "bursts"],
+        plots: json!([{"kind": "bars", "x": "mixture", "y": "fairness"}]),
+        ..mixture()
+    };
+    let directory = directory(&experiment, |case| match (case.mixture.as_str(), case.workload.as_str()) {
+        ("calm", "even") | ("wild", "bursts") => mixture_end(case),
+        _ => None,
+    });
+    let (page, problems) = experiment::render(directory.path()).unwrap();
+    assert_eq!(page.matches("<figure class=").count(), 1, "{problems:?}");
+    assert!(page.contains("calm") && page.contains("wild"));
+}
+
 /// As [`buffers_end`], with logs of both ends of UTS: of two packets one arrives.
 fn logged_end(case: &Case) -> Option<End> {
     let mut end = buffers_end(case)?;

@@ -2,9 +2,11 @@
 //! TCP Implementation", 1992.
 //!
 //! * [`sender`]: OPEN-Link's sender, before and after; [`receiver`]: the workstation that receives.
+//! * `layers`: what the layers of its host carry, as three processes and as one.
 //!
 //! Conclusions from the units are in `reference/openlink.toml`.
 
+mod layers;
 pub mod receiver;
 pub mod sender;
 
@@ -115,6 +117,11 @@ pub fn paper() -> Paper {
         .into_iter()
         .map(|(name, design)| Unit::new(name, [], move || transfer(&design)))
         .chain([Unit::new("smooth", [], smoothed), Unit::new("grid", [], grid)])
+        .chain([
+            Unit::new("three", [], || layers::sweep(false)),
+            Unit::new("one", [], || layers::sweep(true)),
+            Unit::new("work", [], layers::grid),
+        ])
         .collect();
     // A file that cannot be read is told as the paper is judged.
     let units = data::place(units, REFERENCE).unwrap_or_default();

@@ -30,6 +30,8 @@ pub struct Setup {
     pub bytes: u32,
     /// True if both ends log packets.
     pub records: bool,
+    /// Acknowledgements reach the sender together, at multiples of this; one by one if it is zero.
+    pub bunch: Duration,
     /// The seed of losses.
     pub seed: u64,
     /// No transfer takes longer.
@@ -68,18 +70,34 @@ impl Outcome {
 /// One end of a transfer.
 #[allow(clippy::large_enum_variant, reason = "there are two of them")]
 enum End {
-    Sender(Sender),
+    Sender(Sender, Bunch),
     Receiver(Receiver, SocketAddrV4),
+}
+
+/// Acknowledgements that wait for their instant.
+#[derive(Default)]
+struct Bunch {
+    every: Duration,
+    held: Vec<Ack>,
+    due: Option<Time>,
+}
+
+impl Bunch {
+    fn hold(&mut self, now: Time, ack: Ack) {
+        let every_ns = self.every.as_nanos() as u64;
+        self.held.push(ack);
+        self.due.get_or_insert(Time::from_nanos(now.as_nanos().div_ceil(every_ns) * every_ns));
+    }
 }
 
 impl Application for End {
     fn handle_datagram(&mut self, now: Time, packet: Packet) {
         match self {
-            End::Sender(sender) => {
-                if let Some(ack) = Ack::of(&packet.body) {
-                    sender.on_ack(now, &ack);
-                }
-            }
+            End::Sender(sender, bunch) => match Ack::of(&packet.body) {
+                Some(ack) if bunch.every.is_zero() => sender.on_ack(now, &ack),
+                Some(ack) => bunch.hold(now, ack),
+                None => {}
+            },
             End::Receiver(receiver, _) => {
                 if let Some(data) = Data::of(&packet.body) {
                     receiver.on_data(now, data);
@@ -90,21 +108,27 @@ impl Application for End {
 
     fn handle_timeout(&mut self, now: Time) {
         match self {
-            End::Sender(sender) => sender.handle_timeout(now),
+            End::Sender(sender, bunch) => {
+                if bunch.due.is_some_and(|due| due <= now) {
+                    bunch.due = None;
+                    bunch.held.drain(..).for_each(|ack| sender.on_ack(now, &ack));
+                }
+                sender.handle_timeout(now);
+            }
             End::Receiver(receiver, _) => receiver.handle_timeout(now),
         }
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
         match self {
-            End::Sender(sender) => sender.poll(now),
+            End::Sender(sender, _) => sender.poll(now),
             End::Receiver(receiver, to) => Some(receiver.poll()?.datagram((*to).into())),
         }
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
         match self {
-            End::Sender(sender) => sender.poll_timeout(),
+            End::Sender(sender, bunch) => [sender.poll_timeout(), bunch.due].into_iter().flatten().min(),
             End::Receiver(receiver, _) => receiver.poll_timeout(),
         }
     }
@@ -129,15 +153,20 @@ impl Setup {
         let mut receiver = Receiver::new(self.receiver, self.bytes);
         let mut sender = Sender::new(self.sender, at(server).into(), self.bytes, receiver.window());
         (receiver.records, sender.records) = (self.records, self.records);
-        let from = network.attach(client, PORT, End::Sender(sender))?;
+        let from = network.attach(
+            client,
+            PORT,
+            End::Sender(sender, Bunch { every: self.bunch, ..Bunch::default() }),
+        )?;
         let to = network.attach(server, PORT, End::Receiver(receiver, at(client)))?;
         let end = Time::ZERO + self.end;
-        let is_open = |network: &Network<End>| matches!(network.app(from), End::Sender(sender) if sender.done_at.is_none());
+        let is_open = |network: &Network<End>| matches!(network.app(from), End::Sender(sender, _) if sender.done_at.is_none());
         // A second at a time, until nothing more is to come.
         while network.now() < end && is_open(&network) {
             network.run_until(end.min(network.now() + Duration::from_secs(1)));
         }
-        let (End::Sender(sender), End::Receiver(receiver, _)) = (network.app(from), network.app(to)) else {
+        let (End::Sender(sender, _), End::Receiver(receiver, _)) = (network.app(from), network.app(to))
+        else {
             bail!("a sender and a receiver were attached");
         };
         Ok(Outcome {

@@ -126,6 +126,7 @@ impl Testbed {
             },
             bytes,
             records: false,
+            bunch: Duration::ZERO,
             seed: 1,
             end: Duration::from_secs(4000),
         }

@@ -16,7 +16,7 @@ use crate::engine;
 use crate::paper::{Conclusion, Paper, Results, Series, Unit};
 use crate::tcp::receiver::Prune;
 use crate::tcp::sender::{Partial, Row};
-use crate::tcp::world::Outcome;
+use crate::tcp::world::{Outcome, Setup};
 use anyhow::Result;
 use core::time::Duration;
 use host::{LARGE, Machine, SMALL, Testbed};
@@ -43,6 +43,8 @@ const WINDOWS: [u32; 8] = [8192, 12_288, 16_384, 24_576, 32_768, 40_960, 45_056,
 const DELAYS_US: [u32; 9] = [0, 250, 500, 750, 1000, 1250, 1500, 1750, 2000];
 /// Ticks that are tried for an acknowledgement that waits.
 const WAITS: [u64; 6] = [1, 2, 3, 5, 10, 20];
+/// Intervals at which acknowledgements reach the sender together, in microseconds.
+const BUNCHES_US: [u64; 6] = [1000, 2000, 3000, 5000, 10_000, 20_000];
 /// A jump up: more throughput with one buffer fewer, by this factor.
 const JUMP: f64 = 1.2;
 
@@ -79,6 +81,7 @@ pub fn paper() -> Paper {
             episode::of(&Testbed { queue: "row:4", ..Testbed::of(LARGE).pruning(Prune::Off) }, 8)
         }),
         Unit::new("delays", [], delays),
+        Unit::new("bunches", [], bunches),
         Unit::new("waits", [], waits),
         Unit::new("engine", [], || {
             by_engine(&[6, 7, 8, 9, 10, 27, 63], 3_000_000, &["uts.profile=tcp-reno-2.1", "uts.consent=all"])
@@ -182,6 +185,20 @@ fn delays() -> Result<Series> {
             ["jump"][0];
         series.entry("jump".into()).or_default().push(jump);
         series.entry("delay".into()).or_default().push(f64::from(delay_us) / 1000.0);
+    }
+    Ok(series)
+}
+
+/// Results where acknowledgements reach the sender in bunches.
+fn bunches() -> Result<Series> {
+    let mut series = Series::new();
+    for bunch_us in BUNCHES_US {
+        for buffers in [7, 8, 9, 10, 27] {
+            let bunch = Duration::from_micros(bunch_us);
+            let outcome = Setup { bunch, ..Testbed::of(LARGE).setup(buffers, SHORT_BYTES) }.run()?;
+            push(&mut series, f64::from(buffers), "buffers", &outcome);
+            series.entry("bunch".into()).or_default().push(bunch_us as f64 / 1000.0);
+        }
     }
     Ok(series)
 }

@@ -92,6 +92,7 @@ fn setup(delay_ms: u32, loss: f64) -> Setup {
         },
         bytes: BYTES,
         records: false,
+        bunch: Duration::ZERO,
         seed: 7,
         end: END,
     }

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use uts_path::{
     At, Buffer, Cellular, Change, CoDel, Corruption, Direction, Discipline, Framing, Jitter, JitterShape,
-    LinkConfig, Loss, Opportunities, PathConfig, Red, Reordering, Schedule, Scheduled, Setting, Target,
+    LinkConfig, Loss, Opportunities, PathConfig, Receive, Red, Reordering, Schedule, Scheduled, Setting,
+    Target,
 };
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -72,6 +73,9 @@ fn settings() -> impl Strategy<Value = Setting> {
     prop_oneof![
         prop::option::of(amounts(1, 10_000_000_000_000)).prop_map(Setting::Rate),
         opportunities().prop_map(Setting::Opportunities),
+        prop::option::of((1u32..=65_536, amounts(0, HOUR_NS))).prop_map(|receive| Setting::Receive(
+            receive.map(|(buffers, time_ns)| Receive { buffers, time_ns })
+        )),
         buffers(1).prop_map(Setting::Buffer),
         disciplines().prop_map(Setting::Queue),
         amounts(0, HOUR_NS).prop_map(Setting::Delay),

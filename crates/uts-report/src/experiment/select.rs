@@ -130,7 +130,7 @@ pub(super) struct Gathered {
     pub panels: BTreeMap<Place, BTreeMap<usize, BTreeMap<usize, Vec<f64>>>>,
 }
 
-/// Collects the values of a measure.
+/// Collects the values of a measure, over all values of the dimensions `without`.
 ///
 /// # Errors
 /// There is no such measure, or there is nothing of it yet.
@@ -138,8 +138,8 @@ pub(super) fn gather(
     directory: &Directory,
     selection: &Selection,
     measure: &str,
-    x: Option<usize>,
-    series: usize,
+    (x, series): (Option<usize>, usize),
+    without: &[usize],
 ) -> Result<Gathered> {
     let mut gathered = Gathered { unit: String::new(), panels: BTreeMap::new() };
     let mut names = BTreeSet::new();
@@ -155,6 +155,9 @@ pub(super) fn gather(
         place.push(seen.who);
         let at = x.and_then(|x| place.get_mut(x)).map_or(0, std::mem::take);
         let line = place.get_mut(series).map_or(0, std::mem::take);
+        for at in without {
+            place[*at] = 0;
+        }
         gathered.unit.clone_from(&seen.unit);
         let lines = gathered.panels.entry(place).or_default();
         lines.entry(line).or_default().entry(at).or_default().push(seen.value);

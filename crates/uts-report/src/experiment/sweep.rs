@@ -107,11 +107,15 @@ fn each(
     if x == Some(series) {
         bail!("`x` and `series` are both {}; a line needs another axis", directory.title(series));
     }
-    let without: Vec<usize> = x.into_iter().chain([series]).collect();
+    let mut without: Vec<usize> = x.into_iter().chain([series]).collect();
     let workloads = directory.dimension(&Kind::Workload);
+    // A flow of a mixture has its workload with the mixture.
+    if without.contains(&directory.dimension(&Kind::Mixture)) {
+        without.push(workloads);
+    }
     let mut charts = Vec::new();
     for (measure, workload) in measures(directory, plot) {
-        let Gathered { unit, panels } = gather(directory, &selection, &measure, x, series)?;
+        let Gathered { unit, panels } = gather(directory, &selection, &measure, (x, series), &without)?;
         let is_other = |place: &Place| {
             workload.as_ref().is_some_and(|w| w != directory.value(place, workloads))
                 && !without.contains(&workloads)

@@ -7,13 +7,15 @@ use super::{Cost, Costs, Load, MechanismCost, Waiting, mechanisms};
 use core::str::FromStr;
 use core::time::Duration;
 
-const SETTINGS: &str = "copy_in, copy_out, receive, rate, send_buffers, receive_buffers, latency, waiting, send_queue, \
-     receive_queue, load, and mechanisms, as protection/aes-128-gcm";
+const SETTINGS: &str = "copy_in, copy_out, receive, processes, ipc, rate, send_buffers, receive_buffers, latency, waiting, \
+     send_queue, receive_queue, load, and mechanisms, as protection/aes-128-gcm";
 
 /// The longest time that is read: an hour. Sums of costs therefore stay in range.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 /// The most buffers, and places in queues.
 const ROOM_MAX: u32 = 1_000_000;
+/// The most processes.
+const PROCESSES_MAX: u32 = 64;
 /// The range of a factor of load.
 const FACTOR: core::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
@@ -52,6 +54,8 @@ impl Costs {
             "copy_in" => self.copy_in = cost(value)?,
             "copy_out" => self.copy_out = cost(value)?,
             "receive" => self.receive = cost(value)?,
+            "processes" => self.processes = whole(value, PROCESSES_MAX)?,
+            "ipc" => self.ipc = cost(value)?,
             "rate" => {
                 let rate = uts_units::rate(value).map_err(|e| e.about(value, "a rate, as 10mbit"))?;
                 self.rate_bps = Some(rate);
@@ -100,8 +104,12 @@ fn cost(text: &str) -> Result<Cost, String> {
 }
 
 fn room(text: &str) -> Result<u32, String> {
-    let room = text.parse().ok().filter(|room| (1..=ROOM_MAX).contains(room));
-    room.ok_or_else(|| format!("expected a whole number from 1 to {ROOM_MAX}"))
+    whole(text, ROOM_MAX)
+}
+
+fn whole(text: &str, most: u32) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a whole number from 1 to {most}"))
 }
 
 /// `busy`, `interrupts`, or `interrupts:TIME`.
@@ -130,7 +138,7 @@ mod tests {
 
     #[test]
     fn costs_are_read() {
-        let text = "copy_in=91us+1.229ms/kB copy_out=2ms receive=30ns/kB rate=10mbit send_buffers=1 \
+        let text = "copy_in=91us+1.229ms/kB copy_out=2ms receive=30ns/kB processes=3 ipc=1ms+10us/kB rate=10mbit send_buffers=1 \
                     receive_buffers=2 latency=85us waiting=interrupts:5us send_queue=16 receive_queue=50 \
                     load=2s:5,4s:0.5 protection/aes-128-gcm=2us+15us/kB fec/xor=20us,5us+1us/kB";
         let (us, ms) = (Duration::from_micros, Duration::from_millis);
@@ -138,6 +146,8 @@ mod tests {
             copy_in: Cost { packet: us(91), kilobyte: us(1229) },
             copy_out: Cost::fixed(ms(2)),
             receive: Cost { packet: Duration::ZERO, kilobyte: Duration::from_nanos(30) },
+            processes: 3,
+            ipc: Cost { packet: ms(1), kilobyte: us(10) },
             rate_bps: Some(10_000_000),
             send_buffers: Some(1),
             receive_buffers: Some(2),
@@ -175,6 +185,8 @@ mod tests {
             ("copy_in=2h", "copy_in=2h: "),
             ("latency=7200s", "latency=7200s: 7200s is more than an hour"),
             ("send_buffers=0", "send_buffers=0: expected a whole number from 1"),
+            ("processes=0", "processes=0: expected a whole number from 1 to 64"),
+            ("ipc=3", "ipc=3: "),
             ("waiting=lazily", "expected busy, interrupts"),
             ("load=2s", "expected TIME:FACTOR"),
             ("load=2s:0", "0 is not a factor from"),

@@ -165,3 +165,25 @@ fn costs_out_of_range_are_refused_by_name() {
         assert_eq!(costs.check().expect_err("out of range").to_string(), expected);
     }
 }
+
+/// Layers in processes of their own hand each packet over once less than there are processes, on
+/// both sides. The sender's side repeats its part for each packet of a train.
+#[test]
+fn each_boundary_between_processes_is_paid_for_in_both_directions() {
+    for (processes, ipc_us) in [(1, 700), (2, 700), (3, 700), (3, 0)] {
+        let costs = Costs {
+            processes,
+            ipc: Cost::fixed(us(ipc_us)),
+            copy_in: Cost::fixed(us(100)),
+            ..Costs::default()
+        };
+        let played = play(costs.clone(), costs, vec![Time::ZERO; 5]);
+        let boundaries = u64::from(processes - 1) * ipc_us;
+        let last = 5 * (100 + boundaries) + boundaries;
+        assert_eq!(
+            played.arrivals.last().expect("arrivals").at,
+            Time::from_micros(last),
+            "{processes} {ipc_us}"
+        );
+    }
+}

@@ -1,10 +1,11 @@
 //! Instants at which a source sends that does so at random.
 
 use super::nanos;
+use crate::spell::{Spell, exponential};
 use crate::workload::{Arrivals, COUNT_MAX};
 use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 /// Keeps these draws apart from others of the same seed: `arrivals`.
 const ARRIVALS: u64 = u64::from_be_bytes(*b"arrivals");
@@ -37,19 +38,11 @@ pub(super) fn instants(seed: u64, arrivals: &Arrivals, every: Duration, duration
 
 /// The length of a spell or of a silence in nanoseconds: of Pareto's distribution, or exponential.
 fn spell(random: &mut ChaCha8Rng, mean: Duration, shape: Option<f64>) -> f64 {
-    let mean_ns = nanos(mean) as f64;
-    match shape {
-        None => mean_ns * exponential(random),
-        // The least is mean (shape - 1) / shape; the logarithm over it is exponential.
-        Some(shape) => mean_ns * (shape - 1.0) / shape * libm::exp(exponential(random) / shape),
-    }
-}
-
-/// An exponentially distributed value with mean 1.
-pub(super) fn exponential(random: &mut ChaCha8Rng) -> f64 {
-    // In (0, 1], so that the logarithm is finite.
-    let uniform = ((random.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
-    -libm::log(uniform)
+    let spell = match shape {
+        None => Spell::Exponential { mean },
+        Some(shape) => Spell::Pareto { mean, shape },
+    };
+    nanos(spell.draw(random)) as f64
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Keystrokes at a person's pace, each echoed: on one stream, or as messages if a transport has no
 //! streams.
 
-use super::arrivals::exponential;
 use super::{Outcome, QUIET, Run, RunError, Stop, count as counted, nanos, read_exact};
 use crate::measure::{Sample, Spans};
+use crate::spell::exponential;
 use crate::transport::{Stream, TransportError};
 use crate::workload::KEYSTROKE_BYTES;
 use bytes::Bytes;

@@ -73,6 +73,17 @@ impl Default for TcpSettings {
     }
 }
 
+/// A sentence if this kernel has no such congestion control, and can load none; `None` otherwise,
+/// as well where this user may not use it.
+pub fn missing(congestion: &str) -> Option<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).ok()?;
+    let error = socket.set_tcp_congestion(congestion.as_bytes()).err()?;
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    is_missing.then(|| {
+        format!("the kernel has no congestion control {congestion}: `sysctl net.ipv4.tcp_available_congestion_control`")
+    })
+}
+
 /// Kernel TCP or MPTCP.
 #[derive(Clone, Debug)]
 pub struct Tcp {

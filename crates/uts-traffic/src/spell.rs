@@ -1,11 +1,21 @@
-//! How long the spells and silences of a source last.
+//! Lengths of the spells and silences of a source, and times between events that have no memory.
 
-use super::exponential;
 use core::time::Duration;
-use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::Rng;
 
-/// How long something lasts.
+/// A value of [0, 1), each multiple of 2^-53 as likely.
+fn uniform(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform
+/// value. The logarithm is the same on every machine, unlike that of the system's library.
+pub fn exponential(rng: &mut ChaCha8Rng) -> f64 {
+    -libm::log(1.0 - uniform(rng))
+}
+
+/// A distribution of lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spell {
     /// Exponentially distributed.
@@ -62,7 +72,7 @@ impl Spell {
     }
 
     /// The next, to the nanosecond.
-    pub(super) fn draw(self, rng: &mut ChaCha8Rng) -> Duration {
+    pub fn draw(self, rng: &mut ChaCha8Rng) -> Duration {
         let (mean, share) = match self {
             Spell::Exponential { mean } => (mean, exponential(rng)),
             // The least is mean (shape - 1) / shape; the logarithm over it is exponential.
@@ -76,7 +86,7 @@ impl Spell {
     /// One that an instant falls into that was chosen at random, and how much of it is over by
     /// then. The longer one lasts, the more instants fall into it: its length has the distribution
     /// of the others, weighted by the length.
-    pub(super) fn draw_met(self, rng: &mut ChaCha8Rng) -> (Duration, Duration) {
+    pub fn draw_met(self, rng: &mut ChaCha8Rng) -> (Duration, Duration) {
         let (mean, share) = match self {
             Spell::Exponential { mean } => (mean, exponential(rng) + exponential(rng)),
             Spell::Pareto { mean, shape } => {
@@ -84,7 +94,7 @@ impl Spell {
             }
         };
         let length_ns = mean.as_nanos() as f64 * share;
-        let over_ns = length_ns * rng.random::<f64>();
+        let over_ns = length_ns * uniform(rng);
         (Duration::from_nanos(length_ns as u64), Duration::from_nanos(over_ns as u64))
     }
 }
@@ -102,7 +112,7 @@ fn zeta(power: f64, from: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
+    use rand_chacha::rand_core::SeedableRng;
 
     #[test]
     fn sums_of_powers_are_those_of_tables() {
