@@ -4,5 +4,6 @@ mod link;
 mod passage;
 mod path;
 mod queue;
+mod receive;
 mod text;
 mod trace;
