@@ -8,7 +8,7 @@ mod perf;
 mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
-pub use ssh::{SshArgs, SshServerArgs};
+pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
 
 /// The Universal Transport System.
@@ -53,6 +53,15 @@ pub enum Command {
     /// Server that `uts ssh` starts at the host
     #[command(hide = true)]
     SshServer(SshServerArgs),
+    /// What carries a session of `uts ssh` between a login and that server
+    #[command(hide = true)]
+    SshCarry(SshCarryArgs),
+    /// What keeps a session of `uts ssh` here
+    #[command(hide = true)]
+    SshKeep(SshArgs),
+    /// What gives ssh the connection of a session
+    #[command(hide = true)]
+    SshJoin(SshJoinArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
     Tunnel(TunnelArgs),
     /// Look at a tunnel that runs, and change it
@@ -384,9 +393,6 @@ pub struct PipeArgs {
     /// Keep the stream for this long while nothing is heard of the server, if the server does
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
-    /// Remove the file of --key once it was read, and its directory if that is all
-    #[arg(long, hide = true, requires = "key")]
-    pub key_once: bool,
 }
 
 /// Options of `uts parts`.

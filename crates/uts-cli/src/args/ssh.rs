@@ -19,8 +19,10 @@ use std::time::Duration;
 The session is ssh's own, with all options of ssh and the settings of
 ssh_config. It goes over UDP, and on when this host goes to another network. A
 first login by ssh starts a server at the host for this session; uts is put
-into ~/.cache/uts there if it is not in PATH. Where that or UDP does not work,
-plain ssh is run. Two logins ask for a password twice: use a key or an agent."
+into ~/.cache/uts there if it is not in PATH. Where UDP is blocked the session
+goes over the TCP connection of that login, and over UDP once it works. Where
+there can be no server, plain ssh is run. Two logins ask for a password twice:
+use a key or an agent."
 )]
 pub struct SshArgs {
     /// UDP ports of which the server takes the first that is free
@@ -29,10 +31,10 @@ pub struct SshArgs {
     /// Host or address at which the server's UDP ports are reached [default: that of ssh]
     #[arg(long, value_name = "HOST")]
     pub udp_host: Option<String>,
-    /// Try UDP for so long before plain ssh is run, as 3s
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = crate::given::lasting)]
+    /// Try UDP for so long before the session begins over ssh's TCP connection, as 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::given::lasting)]
     pub udp_wait: Duration,
-    /// Have the server end when it has had no client for so long, as 1min
+    /// Have the server end when no session has begun for so long, as 1min
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
     /// Keep the session for so long while nothing is heard of the other end, as 12h
@@ -61,12 +63,31 @@ pub struct SshServerArgs {
     /// UDP ports of which the first that is free is taken
     #[arg(long, value_name = "FIRST-LAST", default_value = "60000-61000", value_parser = ports)]
     pub udp_ports: (u16, u16),
-    /// Time without a client after which the server ends
+    /// Time without a session after which the server ends
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
-    /// Time for which a client is kept that is not heard
+    /// Time for which a session is kept whose client is not heard
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
+}
+
+/// Options of what carries a session between a login and its server.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshCarryArgs {
+    /// Start the server first
+    #[arg(long)]
+    pub start: bool,
+    /// The server
+    #[command(flatten)]
+    pub server: SshServerArgs,
+}
+
+/// Options of the program that gives ssh its connection.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshJoinArgs {
+    /// Socket of the session
+    #[arg(value_name = "SOCKET")]
+    pub socket: std::path::PathBuf,
 }
 
 /// Reads a range of ports, or one port.

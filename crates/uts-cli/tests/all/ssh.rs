@@ -22,7 +22,7 @@ impl World {
     /// `None` where there is no sshd, which was told.
     fn new(has_uts: bool, settings: &[(&str, &str)]) -> Option<World> {
         let place = Place::new();
-        for dir in ["far/bin", "tmp", "home", "near"] {
+        for dir in ["far/bin", "far/tmp", "tmp", "home", "near"] {
             fs::create_dir_all(place.path(dir)).expect("made");
         }
         if has_uts {
@@ -30,7 +30,7 @@ impl World {
         }
         symlink(env!("CARGO_BIN_EXE_uts"), place.path("near/uts-ssh")).expect("linked");
         let far = place.path("far").display().to_string();
-        let environment = format!("HOME={far} PATH={far}/bin:/usr/bin:/bin");
+        let environment = format!("HOME={far} TMPDIR={far}/tmp PATH={far}/bin:/usr/bin:/bin");
         let (sshd, port) = sshd_with(&place, &[&[("SetEnv", environment.as_str())], settings].concat())?;
         let key = place.path("user_key").display().to_string();
         let config = format!(
@@ -75,11 +75,24 @@ impl World {
         }
     }
 
+    /// Nothing of a session is left, here or there. What keeps one ends a little after it.
     #[track_caller]
-    fn assert_no_keys(&self) {
-        let left: Vec<_> = fs::read_dir(self.place.path("tmp")).expect("a folder").flatten().collect();
-        assert!(left.is_empty(), "{left:?}");
+    fn assert_nothing_left(&self) {
+        let left = || -> Vec<_> {
+            let dirs = [self.place.path("tmp"), self.place.path(&format!("far/tmp/uts-ssh-{}", user()))];
+            dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten().collect()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !left().is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", left());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
+}
+
+/// The number of this user.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 impl Drop for World {
@@ -111,9 +124,9 @@ fn output_and_status_are_those_of_ssh_and_nothing_is_left_behind() {
     );
     // Options may stand behind the host.
     let ended = run(world.ssh(&linger, &["there", "-v", "-tt", "tty; kill -TERM $$"]));
-    assert!(ended.err.contains("Executing proxy command: "), "{}", ended.err);
+    assert!(ended.err.contains("Executing proxy dialer command: "), "{}", ended.err);
     assert!(ended.out[0].starts_with("/dev/pts/") && ended.status == 255, "{:?} {}", ended.out, ended.status);
-    world.assert_no_keys();
+    world.assert_nothing_left();
     assert!(!world.place.path("far/.cache").exists(), "uts is in PATH there");
     world.await_no_servers();
 }
@@ -161,7 +174,7 @@ fn git_rsync_and_scp_take_it_for_ssh() {
     if done("rsync", &["-a", &file, &target("by-rsync")]) {
         assert_eq!(world.place.read("by-rsync"), b"content");
     }
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 #[test]
@@ -185,27 +198,40 @@ fn the_program_is_put_where_it_is_not_and_found_there_again() {
     world.await_no_servers();
 }
 
+/// Nobody answers there (RFC 5737).
+const NOWHERE: [&str; 4] = ["--udp-host", "192.0.2.1", "--udp-wait", "300ms"];
+
 #[test]
-fn where_udp_does_not_go_it_is_plain_ssh() {
+fn where_udp_does_not_go_it_goes_over_the_login() {
     let Some(world) = World::new(true, &[]) else { return };
-    // Nobody answers there (RFC 5737).
-    let nowhere = ["--linger", "1s", "--udp-host", "192.0.2.1", "--udp-wait", "1s"];
+    let data: Vec<u8> = (0..10 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let mut command = world.ssh(&NOWHERE, &["there", "cat; exit 5"]);
+    command.stdin(fs::File::open(world.place.write("asked", &data)).expect("opened"));
+    let ended = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    assert!(ended.stdout == data, "{} bytes", ended.stdout.len());
+    assert!(said.contains("UDP does not get through") && said.contains("over ssh's TCP connection"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let quiet = run(world.ssh(&NOWHERE, &["-q", "there", "exit 5"]));
+    assert_eq!((quiet.status, quiet.err.as_str()), (5, ""));
+    world.await_no_servers();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn where_there_can_be_no_server_it_is_plain_ssh() {
+    let Some(world) = World::new(true, &[]) else { return };
     // Ports that are taken, of which the server says it.
     let taken = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).expect("bound");
     let port = taken.local_addr().expect("an address").port().to_string();
-    for (own, why) in
-        [(&nowhere[..], "UDP does not get through"), (&["--udp-ports", &port], "no free UDP port")]
-    {
-        let mut command = world.ssh(own, &["there", "cat; exit 5"]);
-        command.stdin(fs::File::open(world.place.write("asked", b"hello\n")).expect("opened"));
-        let ended = run(command);
-        assert_eq!((ended.status, &ended.out[..]), (5, &["hello".to_owned()][..]), "{}", ended.err);
-        assert!(ended.err.contains(why) && ended.err.contains("plain ssh"), "{}", ended.err);
-        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-        let quiet = run(world.ssh(own, &["-q", "there", "exit 5"]));
-        assert_eq!((quiet.status, quiet.err.as_str()), (5, ""));
-    }
-    world.assert_no_keys();
+    let mut command = world.ssh(&["--udp-ports", &port], &["there", "cat; exit 5"]);
+    command.stdin(fs::File::open(world.place.write("asked", b"hello\n")).expect("opened"));
+    let ended = run(command);
+    assert_eq!((ended.status, &ended.out[..]), (5, &["hello".to_owned()][..]), "{}", ended.err);
+    assert!(ended.err.contains("no free UDP port") && ended.err.contains("plain ssh"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    world.assert_nothing_left();
     world.await_no_servers();
 }
 
@@ -226,7 +252,7 @@ fn what_ssh_cannot_do_it_says_itself() {
     assert!(ended.out.contains(&"hostname 127.0.0.1".to_owned()), "{:?}", ended.out);
     let ended = run(world.ssh(&["--ssh", "nowhere"], &["there"]));
     assert!(ended.status == 1 && ended.err.contains("cannot run nowhere: no such file"), "{}", ended.err);
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 /// As the accounts of those who host repositories.
@@ -265,7 +291,7 @@ fn forwards_go_along_and_so_does_a_session_in_the_background() {
     assert_eq!(ask(connect(there), b"through the session").expect("answered"), b"through the session");
     fs::remove_file(&mark).expect("removed");
     world.await_no_servers();
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 /// A master that carries sessions carries this one too; who becomes one goes over UDP.
@@ -315,7 +341,7 @@ fn a_session_goes_on_where_its_ends_were_stopped() {
         writeln!(to, "line {round}").expect("written");
         let line = lines.next().expect("the session goes on").expect("text");
         assert_eq!(line, format!("got line {round}"));
-        let client = processes("--key-once", &world.place.path("home"));
+        let client = processes("ssh-keep", &world.place.path("home"));
         assert!(!client.is_empty() && !world.servers().is_empty(), "{client:?}");
         let all = [if stops_client { client } else { Vec::new() }, world.servers()].concat();
         for signal in ["-STOP", "-CONT"] {

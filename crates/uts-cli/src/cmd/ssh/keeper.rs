@@ -1,0 +1,204 @@
+//! What keeps a session here, beside ssh: the session's key, its login, its connection, and the
+//! socket that ssh has for its own.
+
+use super::called::Called;
+use super::login::{Login, Place, Wrong};
+use super::ways::Ways;
+use super::{ENDED, KEPT, PLAIN, Settings};
+use crate::args::SshArgs;
+use crate::cmd::Failure;
+use crate::resumed::{How, Session, WINDOW_BYTES};
+use crate::ui::lines;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
+use uts::{Identity, Trust};
+use uts_end::output::words;
+use uts_units::show;
+
+/// Time that ssh has to come for its connection.
+const COME_MAX: Duration = Duration::from_secs(30);
+
+/// Runs what keeps the session: says in one line what ssh is to do, and carries its session.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn run(args: &SshArgs) -> Result<(), Failure> {
+    let say_plain = || {
+        lines::print(PLAIN);
+        Ok(())
+    };
+    let Some(called) = Called::read(&args.arguments) else { return say_plain() };
+    // What it finds wrong it says itself.
+    let Some(settings) = Settings::of(&args.ssh, &called).await else { return say_plain() };
+    if settings.has_master(&args.ssh, &called).await {
+        return say_plain();
+    }
+    let host = called.host.to_string_lossy().into_owned();
+    let tell = |line: &str| {
+        if !settings.is_quiet() {
+            lines::tell(format_args!("uts: {host}: {line}"));
+        }
+    };
+    let key = Identity::generate().map_err(|error| Failure::Failed(error.to_string()))?;
+    let login = Login { args, called: &called, settings: &settings, client: key.fingerprint() };
+    let kept = match login.run(&tell).await {
+        Ok((place, pipe)) => match (Hatch::open(&key), address(args, &settings, &place)) {
+            (Ok(hatch), Ok(at)) => Ok((place, pipe, hatch, at)),
+            (Err(why), _) | (_, Err(why)) => Err(why),
+        },
+        Err(Wrong::NoLogin(status)) => {
+            lines::print(&format!("{ENDED}{status}"));
+            return Ok(());
+        }
+        Err(Wrong::NoServer(why)) => Err(format!("no UTS server there: {why}")),
+        Err(Wrong::Gone) => Err("no UTS server there".to_owned()),
+    };
+    let (place, pipe, hatch, at) = match kept {
+        Ok(kept) => kept,
+        Err(why) => {
+            tell(&format!("{why}; this session goes by plain ssh"));
+            return say_plain();
+        }
+    };
+    let mut options = uts::ConnectOptions::new(Trust::Pin(vec![place.fingerprint]));
+    options.identity = Some(key.clone());
+    options.connection.service = crate::pipe::SERVICE.to_owned();
+    options.connection.requirements = uts::Requirements::bulk();
+    options.connection.idle_timeout = args.silence;
+    let session = Arc::new(Session::new(WINDOW_BYTES));
+    let (ways, offers) = Ways::new(session.clone(), &login, (at, options)).map_err(Failure::Failed)?;
+    let carried = async {
+        if let Err(why) = ways.by_udp_within(args.udp_wait).await {
+            let wait = "this session goes over ssh's TCP connection, and over UDP once that works";
+            tell(&format!("UDP does not get through: {why}; {wait}"));
+        }
+        lines::print(&format!("{KEPT}{}", hatch.socket().display()));
+        leave_terminal().map_err(|error| words(&error.into()))?;
+        let ssh = hatch.meet().await?;
+        carry(&session, ssh, offers, args, &ways).await
+    };
+    let carried = tokio::select! {
+        carried = carried => carried,
+        () = ways.find(pipe) => Ok(()),
+    };
+    ways.close().await;
+    if let Err(why) = carried {
+        tell(&format!("the session is lost: {why}"));
+    }
+    Ok(())
+}
+
+async fn carry(
+    session: &Session,
+    mut ssh: UnixStream,
+    mut offers: crate::resumed::Offers,
+    args: &SshArgs,
+    ways: &Ways<'_>,
+) -> Result<(), String> {
+    let (from, to) = ssh.split();
+    let ended = session.run(from, to, &mut offers, args.silence, |way| ways.on_carried(way)).await;
+    ended.map(|_: How| ()).map_err(|lost| lost.0)
+}
+
+/// Where the server is reached.
+fn address(args: &SshArgs, settings: &Settings, place: &Place) -> Result<String, String> {
+    let through_others = settings.has_proxy().then_some(place.address.as_str());
+    let host = args.udp_host.as_deref().or(through_others).or(settings.get("hostname"));
+    let host = host.ok_or("ssh does not say where its host is")?;
+    Ok(match host.contains(':') {
+        true => format!("[{host}]:{}", place.port),
+        false => format!("{host}:{}", place.port),
+    })
+}
+
+/// Leaves the terminal, whose signals are for ssh, and the line to `uts ssh`. Standard error stays:
+/// why a session is lost is told.
+fn leave_terminal() -> rustix::io::Result<()> {
+    // It leads no process group: `uts ssh` has begun it.
+    let _ = rustix::process::setsid();
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+    rustix::stdio::dup2_stdout(&null)
+}
+
+/// A socket at which ssh fetches its connection, in a directory of its own that only this user can
+/// enter. Both are removed with this.
+struct Hatch {
+    listener: UnixListener,
+    dir: PathBuf,
+}
+
+impl Hatch {
+    fn open(key: &Identity) -> Result<Hatch, String> {
+        // The first is memory, as a rule, and not there for all users.
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let made = runtime.and_then(|dir| Self::open_in(&dir, key).ok());
+        made.map_or_else(|| Self::open_in(&std::env::temp_dir(), key), Ok)
+    }
+
+    fn open_in(dir: &Path, key: &Identity) -> Result<Hatch, String> {
+        let dir = dir.join(format!("uts-ssh-{}", super::places::name(&key.fingerprint())));
+        let failed = |error: io::Error| format!("{}: {}", dir.display(), words(&error));
+        // It fails if there is something of this name.
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
+        let bound = UnixListener::bind(Self::socket_in(&dir));
+        let listener = bound.inspect_err(|_| drop(std::fs::remove_dir(&dir))).map_err(failed)?;
+        Ok(Hatch { listener, dir })
+    }
+
+    fn socket_in(dir: &Path) -> PathBuf {
+        dir.join("ssh")
+    }
+
+    fn socket(&self) -> PathBuf {
+        Self::socket_in(&self.dir)
+    }
+
+    /// Waits for ssh.
+    async fn meet(&self) -> Result<UnixStream, String> {
+        let come = timeout(COME_MAX, self.listener.accept()).await;
+        let come = come.map_err(|_| {
+            format!("ssh has not come for its connection in {}", show::seconds(COME_MAX.as_secs_f64()))
+        })?;
+        let (ssh, _) = come.map_err(|error| words(&error))?;
+        // Nobody else is to come.
+        self.remove();
+        Ok(ssh)
+    }
+
+    fn remove(&self) {
+        // What is gone already is gone.
+        let _ = std::fs::remove_file(self.socket());
+        let _ = std::fs::remove_dir(&self.dir);
+    }
+}
+
+impl Drop for Hatch {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[tokio::test]
+    async fn the_socket_is_private_and_leaves_nothing() {
+        let above = tempfile::tempdir().expect("a folder");
+        let key = Identity::generate().expect("a key");
+        let hatch = Hatch::open_in(above.path(), &key).expect("made");
+        assert_eq!(std::fs::metadata(&hatch.dir).expect("there").permissions().mode() & 0o777, 0o700);
+        assert!(Hatch::open_in(above.path(), &key).is_err(), "it is there");
+        let (come, met) = tokio::join!(UnixStream::connect(hatch.socket()), hatch.meet());
+        assert!(come.is_ok() && met.is_ok());
+        assert!(!hatch.dir.exists());
+    }
+}
