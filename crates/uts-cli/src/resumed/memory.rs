@@ -84,6 +84,11 @@ impl Memory {
         self.end_is_taken_by_peer && self.peer_end_is_taken
     }
 
+    /// Whether anything was said that the peer has yet to take.
+    pub fn is_outstanding(&self) -> bool {
+        !self.kept.is_empty() || (self.end.is_some() && !self.end_is_taken_by_peer)
+    }
+
     /// How the stream has ended, of both directions.
     pub fn how(&self) -> How {
         if [self.end, self.peer_end].contains(&Some(How::Reset)) { How::Reset } else { How::Orderly }

@@ -16,7 +16,7 @@ mod session;
 mod sessions;
 mod wire;
 
-pub use session::{Lost, Offer, Offers, Session, introduce, offers};
+pub use session::{Lost, News, Offer, Offers, Session, introduce, offers};
 pub use sessions::{Begun, Sessions};
 pub use wire::{Hello, How, Ticket};
 

@@ -1,14 +1,14 @@
 //! One end of a stream while it lives: between its application and whatever carries it.
 
 use super::memory::Memory;
-use super::wire::{Frame, Hello, How, Ticket, Welcome, put_taken, read_frame, wrong};
+use super::wire::{Frame, Hello, How, Ticket, Welcome, put_ask, put_here, put_taken, read_frame, wrong};
 use super::{Carrier, Sending};
 use crate::pipe;
 use crate::stream::{Refused, answer, read_answer};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -23,6 +23,11 @@ const CHUNK_BYTES_MIN: usize = 2 << 10;
 /// if that is this part of the window.
 const TELL_WITHIN: Duration = Duration::from_millis(50);
 const TELL_PART: u64 = 8;
+
+/// Silence of a carrier after which the peer is asked whether it is here, and after which another
+/// carrier is wanted. What was taken is told within [`TELL_WITHIN`]. Chosen: as UTS tells silence.
+const ASK_AFTER: Duration = Duration::from_secs(1);
+const STALLED_AFTER: Duration = Duration::from_secs(3);
 
 /// Time that is left to the peer to end a carrier once the stream is over. Chosen.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
@@ -67,6 +72,19 @@ pub enum Stand {
     Answered(Welcome),
 }
 
+/// News about what carries a stream.
+#[derive(Clone, Copy, Debug)]
+pub enum News {
+    /// A carrier of this name is in use.
+    Carried(&'static str),
+    /// Something was sent, and nothing comes by the carrier. Another may be better.
+    Stalled,
+    /// Something has come again.
+    Goes,
+    /// The carrier has ended.
+    Ended,
+}
+
 /// One end of a stream.
 pub struct Session {
     memory: Mutex<Memory>,
@@ -76,8 +94,13 @@ pub struct Session {
     work: Notify,
     /// Something has come.
     arrived: Notify,
+    /// Something was said.
+    said: Notify,
     /// The application is not listened to any more.
     stop: Notify,
+    /// The carrier stalls, or does so no more.
+    stall: Notify,
+    is_stalled: AtomicBool,
     /// Both directions have ended.
     over: Notify,
 }
@@ -90,7 +113,10 @@ impl Session {
             room: Notify::new(),
             work: Notify::new(),
             arrived: Notify::new(),
+            said: Notify::new(),
             stop: Notify::new(),
+            stall: Notify::new(),
+            is_stalled: AtomicBool::new(false),
             over: Notify::new(),
         }
     }
@@ -100,8 +126,7 @@ impl Session {
     }
 
     /// Carries the stream between its application and the carriers that are offered, until both
-    /// directions have ended. An error that is offered ends it. `told` hears which carrier is in
-    /// use, and why there is none.
+    /// directions have ended. An error that is offered ends it. `told` hears what carries it.
     ///
     /// # Errors
     /// The stream is lost: an error was offered, or there was no carrier for `silence`.
@@ -111,7 +136,7 @@ impl Session {
         to: impl AsyncWrite + Unpin,
         offers: &mut Offers,
         silence: Duration,
-        told: impl FnMut(Result<&'static str, &io::Error>),
+        told: impl FnMut(News),
     ) -> Result<How, Lost> {
         let applied = async { tokio::join!(self.listen(from), self.hand_over(to)) };
         let carried = self.be_carried(offers, silence, told);
@@ -151,11 +176,11 @@ impl Session {
                     size = if bytes == chunk.len() { CHUNK_BYTES } else { CHUNK_BYTES_MIN };
                 }
             }
-            self.work.notify_one();
+            self.tell_said();
             chunk.shrink_to(size);
         };
         self.memory().say_end(how);
-        self.work.notify_one();
+        self.tell_said();
     }
 
     /// Hands over to the application what comes, until its end.
@@ -199,6 +224,11 @@ impl Session {
         to.flush().await
     }
 
+    fn tell_said(&self) {
+        self.work.notify_one();
+        self.said.notify_one();
+    }
+
     fn tell_changed(&self) {
         self.work.notify_one();
         if self.memory().is_over() {
@@ -210,7 +240,7 @@ impl Session {
         &self,
         offers: &mut Offers,
         silence: Duration,
-        mut told: impl FnMut(Result<&'static str, &io::Error>),
+        mut told: impl FnMut(News),
     ) -> Result<(), Lost> {
         let mut current: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>> = None;
         let mut number = 0;
@@ -226,18 +256,21 @@ impl Session {
             tokio::select! {
                 biased;
                 Some(offer) = offers.recv() => {
+                    if self.memory().is_over() {
+                        return Ok(());
+                    }
                     let offer = offer?;
                     // One that took long on its way.
                     if offer.number <= number {
                         continue;
                     }
                     number = offer.number;
-                    told(Ok(offer.name));
+                    told(News::Carried(offer.name));
                     // The one before has to be still before it is said how far it came.
                     drop(current.take());
                     current = Some(Box::pin(self.carry(offer)));
                 }
-                ended = async {
+                _ = async {
                     match current.as_mut() {
                         Some(carrying) => carrying.await,
                         None => std::future::pending().await,
@@ -249,7 +282,10 @@ impl Session {
                         return Ok(());
                     }
                     ends_at = until();
-                    told(Err(&ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())));
+                    told(News::Ended);
+                }
+                () = self.stall.notified(), if current.is_some() => {
+                    told(if self.is_stalled.load(Relaxed) { News::Stalled } else { News::Goes });
                 }
                 () = self.over.notified(), if current.is_none() => {
                     if self.memory().is_over() {
@@ -287,27 +323,61 @@ impl Session {
             }
         };
         self.memory().on_window(window);
-        let come = AtomicU64::new(begins);
-        let sending = self.send(&mut *send, position, &come);
-        let receiving = self.receive(recv, &come);
+        let progress = Progress::new(begins);
+        let sending = self.send(&mut *send, position, &progress);
+        let receiving = self.receive(recv, &progress);
         tokio::pin!(sending, receiving);
-        // Both ends have all, and each tells the other: who does not hear that has it by itself.
         tokio::select! {
             sent = &mut sending => {
                 sent?;
                 let _ = timeout(GOODBYE_MAX, receiving).await;
             }
-            received = &mut receiving => {
-                received?;
-                let _ = timeout(GOODBYE_MAX, sending).await;
-            }
+            // The peer has ended it, as it has all.
+            received = &mut receiving => received?,
+            () = self.watch(&progress) => {}
         }
         Ok(())
     }
 
+    /// Looks whether anything comes while something is expected. It never ends.
+    async fn watch(&self, progress: &Progress) {
+        self.tell_stalled(false);
+        loop {
+            while !self.memory().is_outstanding() {
+                self.said.notified().await;
+            }
+            let mut since = Instant::now();
+            let mut has_asked = false;
+            while self.memory().is_outstanding() {
+                let ask = if has_asked { STALLED_AFTER } else { ASK_AFTER };
+                match timeout(ask, progress.heard.notified()).await {
+                    Ok(()) => {
+                        self.tell_stalled(false);
+                        (since, has_asked) = (Instant::now(), false);
+                    }
+                    Err(_) if since.elapsed() < STALLED_AFTER => {
+                        progress.asks.store(true, Relaxed);
+                        has_asked = true;
+                        self.work.notify_one();
+                    }
+                    Err(_) => {
+                        self.tell_stalled(true);
+                        progress.heard.notified().await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_stalled(&self, is_stalled: bool) {
+        if self.is_stalled.swap(is_stalled, Relaxed) != is_stalled {
+            self.stall.notify_one();
+        }
+    }
+
     /// Sends what is to be said behind a position, and what was taken of what has come by this
     /// carrier, until the stream is over.
-    async fn send(&self, send: &mut dyn Sending, mut position: u64, come: &AtomicU64) -> io::Result<()> {
+    async fn send(&self, send: &mut dyn Sending, mut position: u64, progress: &Progress) -> io::Result<()> {
         let (mut told, mut due) = (0, None::<Instant>);
         let mut out = Vec::new();
         loop {
@@ -317,7 +387,7 @@ impl Session {
                 let memory = self.memory();
                 position = memory.put_next(&mut out, position);
                 // More was taken, perhaps, of what came by the carrier before.
-                let taken = memory.taken().min(come.load(Relaxed));
+                let taken = memory.taken().min(progress.come.load(Relaxed));
                 let news = taken.saturating_sub(told);
                 let is_due = due.is_some_and(|due| due <= Instant::now())
                     || news >= u64::from(memory.window()) / TELL_PART
@@ -327,6 +397,12 @@ impl Session {
                     (told, due) = (taken, None);
                 } else if news > 0 {
                     due = due.or_else(|| Some(Instant::now() + TELL_WITHIN));
+                }
+                if progress.asks.swap(false, Relaxed) {
+                    put_ask(&mut out);
+                }
+                if progress.is_asked.swap(false, Relaxed) {
+                    put_here(&mut out);
                 }
                 memory.is_over() && told == memory.taken()
             };
@@ -353,7 +429,8 @@ impl Session {
     }
 
     /// Takes in what comes behind a position, until the carrier ends.
-    async fn receive(&self, recv: Box<dyn AsyncRead + Send + Unpin>, come: &AtomicU64) -> io::Result<()> {
+    async fn receive(&self, recv: Box<dyn AsyncRead + Send + Unpin>, progress: &Progress) -> io::Result<()> {
+        let come = &progress.come;
         let mut recv = BufReader::new(recv);
         let mut data = Vec::new();
         loop {
@@ -362,8 +439,14 @@ impl Session {
                 Err(_) if self.memory().is_over() => return Ok(()),
                 Err(error) => return Err(error),
             };
+            progress.heard.notify_one();
             let position = come.load(Relaxed);
             match frame {
+                Frame::Here => {}
+                Frame::Ask => {
+                    progress.is_asked.store(true, Relaxed);
+                    self.work.notify_one();
+                }
                 Frame::Data(bytes) => {
                     self.memory().on_data(position, &data)?;
                     come.store(position + bytes as u64, Relaxed);
@@ -380,6 +463,29 @@ impl Session {
                     self.tell_changed();
                 }
             }
+        }
+    }
+}
+
+/// How a carrier is getting on.
+struct Progress {
+    /// The position up to which it has brought what comes.
+    come: AtomicU64,
+    /// A frame has come.
+    heard: Notify,
+    /// The peer is to be asked whether it is here.
+    asks: AtomicBool,
+    /// The peer has asked.
+    is_asked: AtomicBool,
+}
+
+impl Progress {
+    fn new(begins: u64) -> Progress {
+        Progress {
+            come: AtomicU64::new(begins),
+            heard: Notify::new(),
+            asks: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
         }
     }
 }

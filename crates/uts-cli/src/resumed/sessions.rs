@@ -1,6 +1,6 @@
 //! Streams of a server, which live through the ends of what carries them.
 
-use super::session::{Lost, Offer, Offers, Session, Stand, offers};
+use super::session::{Lost, News, Offer, Offers, Session, Stand, offers};
 use super::wire::How;
 use super::{Carrier, Hello};
 use crate::stream::{self, Refused, answer};
@@ -108,7 +108,7 @@ impl Begun {
         service: TcpStream,
         bytes_max: usize,
         silence: Duration,
-        told: impl FnMut(Result<&'static str, &std::io::Error>),
+        told: impl FnMut(News),
     ) -> Result<How, Lost> {
         // Keystrokes are not to wait for each other. Without it they only come later.
         let _ = service.set_nodelay(true);

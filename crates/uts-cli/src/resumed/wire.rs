@@ -13,6 +13,8 @@ const DATA: u8 = 0;
 const TAKEN: u8 = 1;
 const END: u8 = 2;
 const RESET: u8 = 3;
+const ASK: u8 = 4;
+const HERE: u8 = 5;
 
 /// A secret of 32 bytes that the client makes at the start. Who has it has the stream.
 #[derive(Clone, PartialEq, Eq)]
@@ -149,6 +151,10 @@ pub enum Frame {
     Taken(u64),
     /// A byte 2 (in order) or 3 (reset): the direction ends here.
     End(How),
+    /// A byte 4: the other end is to say that it is here.
+    Ask,
+    /// A byte 5: the end is here.
+    Here,
 }
 
 /// Appends a frame of data. `data` has 1 to [`DATA_BYTES_MAX`] bytes, in two pieces.
@@ -170,6 +176,16 @@ pub fn put_end(out: &mut Vec<u8>, how: How) {
     out.push(if how == How::Orderly { END } else { RESET });
 }
 
+/// Appends a question whether the other end is here.
+pub fn put_ask(out: &mut Vec<u8>) {
+    out.push(ASK);
+}
+
+/// Appends the answer to that.
+pub fn put_here(out: &mut Vec<u8>) {
+    out.push(HERE);
+}
+
 /// Reads a frame; its data becomes the content of `data`.
 ///
 /// # Errors
@@ -189,6 +205,8 @@ pub async fn read_frame(recv: &mut (impl AsyncRead + Unpin), data: &mut Vec<u8>)
         TAKEN => Ok(Frame::Taken(recv.read_u64().await?)),
         END => Ok(Frame::End(How::Orderly)),
         RESET => Ok(Frame::End(How::Reset)),
+        ASK => Ok(Frame::Ask),
+        HERE => Ok(Frame::Here),
         kind => Err(wrong(format!("a frame of kind {kind}"))),
     }
 }
@@ -230,15 +248,19 @@ mod tests {
         put_taken(&mut bytes, 9);
         put_end(&mut bytes, How::Orderly);
         put_end(&mut bytes, How::Reset);
+        put_ask(&mut bytes);
+        put_here(&mut bytes);
         let (mut from, mut data) = (&bytes[..], Vec::new());
         assert_eq!(read_frame(&mut from, &mut data).await.expect("data"), Frame::Data(3));
         assert_eq!(data, b"abc");
-        for frame in [Frame::Taken(9), Frame::End(How::Orderly), Frame::End(How::Reset)] {
+        let rest =
+            [Frame::Taken(9), Frame::End(How::Orderly), Frame::End(How::Reset), Frame::Ask, Frame::Here];
+        for frame in rest {
             assert_eq!(read_frame(&mut from, &mut data).await.expect("a frame"), frame);
         }
         let end = read_frame(&mut from, &mut data).await.expect_err("the end");
         assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
-        for bytes in [&[0, 0, 0][..], &[0, 0x80, 1], &[4], &[255]] {
+        for bytes in [&[0, 0, 0][..], &[0, 0x80, 1], &[6], &[255]] {
             let error = read_frame(&mut &*bytes, &mut data).await.expect_err("no frame");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
         }

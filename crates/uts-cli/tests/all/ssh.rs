@@ -1,14 +1,16 @@
 //! `uts ssh`, with a real ssh and a real sshd: whatever ssh does, over UDP, and without it where
 //! that does not go.
 
-use crate::common::sshd::sshd_with;
+use crate::common::far::{Far, THERE};
+use crate::common::sshd::sshd_at;
 use crate::common::tunnel::{ask, connect, echo, free_port};
-use crate::common::{Ended, PATIENCE, Place, Running};
+use crate::common::{Ended, PATIENCE, Place, Running, in_own_namespace, pattern};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A user here, and a host with an sshd where `uts` may be in PATH.
@@ -21,6 +23,17 @@ struct World {
 impl World {
     /// `None` where there is no sshd, which was told.
     fn new(has_uts: bool, settings: &[(&str, &str)]) -> Option<World> {
+        World::at("127.0.0.1", &[], has_uts, settings)
+    }
+
+    /// A host in another network.
+    fn behind(far: &Far) -> Option<World> {
+        let within = far.within();
+        let by: Vec<&str> = within.split(' ').collect();
+        World::at(THERE, &by, true, &[])
+    }
+
+    fn at(address: &str, by: &[&str], has_uts: bool, settings: &[(&str, &str)]) -> Option<World> {
         let place = Place::new();
         for dir in ["far/bin", "far/tmp", "tmp", "home", "near"] {
             fs::create_dir_all(place.path(dir)).expect("made");
@@ -31,10 +44,11 @@ impl World {
         symlink(env!("CARGO_BIN_EXE_uts"), place.path("near/uts-ssh")).expect("linked");
         let far = place.path("far").display().to_string();
         let environment = format!("HOME={far} TMPDIR={far}/tmp PATH={far}/bin:/usr/bin:/bin");
-        let (sshd, port) = sshd_with(&place, &[&[("SetEnv", environment.as_str())], settings].concat())?;
+        let settings = [&[("SetEnv", environment.as_str())], settings].concat();
+        let (sshd, port) = sshd_at(&place, address, by, &settings)?;
         let key = place.path("user_key").display().to_string();
         let config = format!(
-            "Host there\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  \
+            "Host there\n  HostName {address}\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  \
              BatchMode yes\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
         );
         let config = place.write("ssh_config", config.as_bytes());
@@ -325,22 +339,57 @@ fn processes(word: &str, home: &std::path::Path) -> Vec<String> {
     found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less.
+/// A session of which each line is answered.
+struct Talk {
+    child: Child,
+    to: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: u32,
+}
+
+impl Talk {
+    fn new(world: &World, own: &[&str]) -> Talk {
+        let mut command =
+            world.ssh(own, &["-T", "there", "while read -r line; do echo \"got $line\"; done"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Talk { child, to, lines, said: 0 }
+    }
+
+    /// Says a line, and waits for the answer.
+    #[track_caller]
+    fn ask(&mut self) {
+        self.said += 1;
+        writeln!(self.to.as_mut().expect("it goes on"), "line {}", self.said).expect("written");
+        let answer = self.lines.recv_timeout(PATIENCE);
+        let ended = self.child.try_wait().expect("a process");
+        assert_eq!(answer, Ok(format!("got line {}", self.said)), "{ended:?}");
+    }
+
+    /// Says no more, and waits for the end. Returns what was said to people.
+    fn end(mut self) -> String {
+        drop(self.to.take());
+        assert!(self.lines.recv_timeout(PATIENCE).is_err());
+        let ended = self.child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "{said}");
+        said
+    }
+}
+
+/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less, and
+/// for longer, so that the other gives the connection up and comes to the session by another.
 #[test]
 fn a_session_goes_on_where_its_ends_were_stopped() {
     let Some(world) = World::new(true, &[]) else { return };
-    let mut command = world.ssh(
-        &["--linger", "1s", "--silence", "4s"],
-        &["-T", "there", "while read -r line; do echo \"got $line\"; done"],
-    );
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("started");
-    let (mut to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-    let mut lines = BufReader::new(from).lines();
-    for (round, (stops_client, stopped)) in [(true, 10), (false, 2), (true, 10)].into_iter().enumerate() {
-        writeln!(to, "line {round}").expect("written");
-        let line = lines.next().expect("the session goes on").expect("text");
-        assert_eq!(line, format!("got line {round}"));
+    let mut talk = Talk::new(&world, &["--silence", "4s"]);
+    for (stops_client, stopped) in [(true, 10), (false, 2), (true, 10), (false, 7)] {
+        talk.ask();
         let client = processes("ssh-keep", &world.place.path("home"));
         assert!(!client.is_empty() && !world.servers().is_empty(), "{client:?}");
         let all = [if stops_client { client } else { Vec::new() }, world.servers()].concat();
@@ -352,11 +401,84 @@ fn a_session_goes_on_where_its_ends_were_stopped() {
                 std::thread::sleep(Duration::from_secs(stopped));
             }
         }
+        talk.ask();
+    }
+    assert_eq!(talk.end(), "");
+    world.await_no_servers();
+}
+
+/// Neither way is there for a while, and then it is another. Later logins ask nobody.
+#[test]
+fn a_session_goes_on_by_whatever_way_there_is() {
+    if !in_own_namespace("-mn", module_path!(), "a_session_goes_on_by_whatever_way_there_is") {
+        return;
+    }
+    let far = Far::new();
+    let Some(world) = World::behind(&far) else { return };
+    let mut talk = Talk::new(&world, &[]);
+    talk.ask();
+    // The login that has begun it waits beside.
+    far.swallows("udp");
+    talk.ask();
+    far.lets_through("udp");
+    far.swallows("tcp");
+    talk.ask();
+    // It has gone with its connection: there is another.
+    far.swallows("udp");
+    far.lets_through("tcp");
+    talk.ask();
+    far.swallows("tcp");
+    std::thread::sleep(Duration::from_secs(5));
+    far.lets_through("udp");
+    talk.ask();
+    far.falls_silent();
+    far.lets_through("tcp");
+    talk.ask();
+    far.changes_address();
+    talk.ask();
+    assert_eq!(talk.end(), "");
+    world.await_no_servers();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
+    if !in_own_namespace("-mn", module_path!(), "a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost") {
+        return;
+    }
+    let far = Far::new();
+    let Some(world) = World::behind(&far) else { return };
+    far.swallows("udp");
+    let mut command = world.ssh(&["--udp-wait", "300ms"], &["-T", "there", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    let (mut to, mut from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let data = pattern(12 << 20);
+    let reading = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        from.read_to_end(&mut back).map(|_| back)
+    });
+    let changes: [&dyn Fn(); 6] = [
+        &|| {},
+        &|| far.lets_through("udp"),
+        &|| far.swallows("tcp"),
+        &|| far.changes_address(),
+        &|| far.lets_through("tcp"),
+        &|| far.swallows("udp"),
+    ];
+    for (piece, change) in data.chunks(data.len() / changes.len()).zip(changes) {
+        let (first, second) = piece.split_at(piece.len() / 2);
+        to.write_all(first).expect("it goes on");
+        change();
+        to.write_all(second).expect("it goes on");
     }
     drop(to);
-    assert!(lines.next().is_none());
+    let back = reading.join().expect("read").expect("read");
+    assert!(back == data, "{} bytes", back.len());
     let ended = child.wait_with_output().expect("it ends");
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("over ssh's TCP connection"), "{said}");
     world.await_no_servers();
 }
 

@@ -6,23 +6,28 @@ use super::login::{Login, Place, Wrong};
 use super::ways::Ways;
 use super::{ENDED, KEPT, PLAIN, Settings};
 use crate::args::SshArgs;
-use crate::cmd::Failure;
-use crate::resumed::{How, Session, WINDOW_BYTES};
+use crate::cmd::{Failure, interrupted};
+use crate::resumed::{How, Offers, Session, WINDOW_BYTES};
 use crate::ui::lines;
+use rustix::net::Shutdown;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use uts::{Identity, Trust};
 use uts_end::output::words;
-use uts_units::show;
 
-/// Time that ssh has to come for its connection.
+/// Time that ssh has to come for its connection, and how often it is looked whether it lives.
 const COME_MAX: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Time that the server has to hear that the session is ended here.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// Runs what keeps the session: says in one line what ssh is to do, and carries its session.
 ///
@@ -80,8 +85,13 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
         }
         lines::print(&format!("{KEPT}{}", hatch.socket().display()));
         leave_terminal().map_err(|error| words(&error.into()))?;
-        let ssh = hatch.meet().await?;
-        carry(&session, ssh, offers, args, &ways).await
+        let (ssh, wrong) = match hatch.meet().await {
+            Ok(ssh) => (ssh, None),
+            // The server learns that the session ends.
+            Err(why) => (UnixStream::pair().map_err(|error| words(&error))?.0, Some(why)),
+        };
+        carry(&session, ssh, offers, args, &ways).await?;
+        wrong.map_or(Ok(()), Err)
     };
     let carried = tokio::select! {
         carried = carried => carried,
@@ -94,15 +104,29 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Carries the session until it is over. If this process is told to end, the session ends first.
 async fn carry(
     session: &Session,
     mut ssh: UnixStream,
-    mut offers: crate::resumed::Offers,
+    mut offers: Offers,
     args: &SshArgs,
     ways: &Ways<'_>,
 ) -> Result<(), String> {
+    let end = ssh.as_fd().try_clone_to_owned().map_err(|error| words(&error))?;
     let (from, to) = ssh.split();
-    let ended = session.run(from, to, &mut offers, args.silence, |way| ways.on_carried(way)).await;
+    let running = session.run(from, to, &mut offers, args.silence, |news| ways.on_news(news));
+    tokio::pin!(running);
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = interrupted() => {
+            // ssh hears it too, and nothing of ssh is heard any more.
+            let _ = rustix::net::shutdown(&end, Shutdown::Both);
+            match timeout(END_MAX, running).await {
+                Ok(ended) => ended,
+                Err(_) => return Err("it was ended here, and its server does not know yet".into()),
+            }
+        }
+    };
     ended.map(|_: How| ()).map_err(|lost| lost.0)
 }
 
@@ -160,16 +184,25 @@ impl Hatch {
         Self::socket_in(&self.dir)
     }
 
-    /// Waits for ssh.
+    /// Waits for ssh, as long as it lives.
     async fn meet(&self) -> Result<UnixStream, String> {
-        let come = timeout(COME_MAX, self.listener.accept()).await;
-        let come = come.map_err(|_| {
-            format!("ssh has not come for its connection in {}", show::seconds(COME_MAX.as_secs_f64()))
-        })?;
-        let (ssh, _) = come.map_err(|error| words(&error))?;
-        // Nobody else is to come.
-        self.remove();
-        Ok(ssh)
+        let parent = rustix::process::getppid();
+        let deadline = Instant::now() + COME_MAX;
+        loop {
+            tokio::select! {
+                come = self.listener.accept() => {
+                    let (ssh, _) = come.map_err(|error| words(&error))?;
+                    // Nobody else is to come.
+                    self.remove();
+                    return Ok(ssh);
+                }
+                () = sleep(LOOK_AGAIN) => {
+                    if rustix::process::getppid() != parent || Instant::now() >= deadline {
+                        return Err("ssh has not come for its connection".to_owned());
+                    }
+                }
+            }
+        }
     }
 
     fn remove(&self) {

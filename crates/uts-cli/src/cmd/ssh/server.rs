@@ -158,7 +158,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Takes a carrier for the session.
+    /// Takes a carrier for the session. A login may wait for long before it is used.
     async fn take(&self, mut carrier: Carrier, name: &'static str) {
         let Ok(place) = self.room.acquire().await else { return };
         let asked = timeout(REQUEST_MAX, read_request(&mut carrier.recv)).await;
@@ -246,6 +246,10 @@ async fn serve_client(link: UdpLink, desk: Arc<Desk>) {
 }
 
 async fn serve_login(login: UnixStream, desk: Arc<Desk>) {
+    // Till then it waits for UDP to fail.
+    if login.readable().await.is_err() {
+        return;
+    }
     let (recv, send) = login.into_split();
     desk.take(Carrier::pipe(send, recv), "TCP").await;
 }

@@ -5,7 +5,7 @@
 use super::SERVICE;
 use super::login::{Login, Pipe, Wrong};
 use crate::link::{Link, LinkEvent};
-use crate::resumed::{Carrier, Lost, Offers, Session, Ticket, introduce, offers};
+use crate::resumed::{Carrier, Lost, News, Offers, Session, Ticket, introduce, offers};
 use crate::udp::UdpLink;
 use std::io;
 use std::pin::Pin;
@@ -41,6 +41,14 @@ enum Udp {
     Silent(String),
 }
 
+/// The way in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Current {
+    way: Option<&'static str>,
+    /// Nothing comes by it, though something is expected.
+    is_stalled: bool,
+}
+
 /// All ways of a session.
 pub struct Ways<'a> {
     session: Arc<Session>,
@@ -53,7 +61,7 @@ pub struct Ways<'a> {
     is_new: AtomicBool,
     udp: watch::Sender<Udp>,
     /// The way in use.
-    current: watch::Sender<Option<&'static str>>,
+    current: watch::Sender<Current>,
     link: Mutex<Option<UdpLink>>,
 }
 
@@ -77,7 +85,7 @@ impl<'a> Ways<'a> {
             number: AtomicU64::new(0),
             is_new: AtomicBool::new(true),
             udp: watch::Sender::new(Udp::Trying),
-            current: watch::Sender::new(None),
+            current: watch::Sender::new(Current { way: None, is_stalled: false }),
             link: Mutex::new(None),
         };
         Ok((ways, taken))
@@ -113,9 +121,14 @@ impl<'a> Ways<'a> {
         tokio::join!(self.try_udp(), self.try_logins(pipe));
     }
 
-    /// The stream is carried by this now, or by nothing.
-    pub fn on_carried(&self, way: Result<&'static str, &io::Error>) {
-        self.current.send_replace(way.ok());
+    /// Hears what carries the stream.
+    pub fn on_news(&self, news: News) {
+        self.current.send_modify(|current| match news {
+            News::Carried(way) => *current = Current { way: Some(way), is_stalled: false },
+            News::Stalled => current.is_stalled = true,
+            News::Goes => current.is_stalled = false,
+            News::Ended => *current = Current { way: None, is_stalled: false },
+        });
     }
 
     /// Takes leave of the server.
@@ -169,23 +182,19 @@ impl<'a> Ways<'a> {
         let (mut is_heard, mut pause) = (true, PAUSE_MIN);
         self.take(link).await;
         loop {
+            let Current { way, is_stalled } = *current.borrow_and_update();
+            if way == Some(UDP) {
+                let works = is_heard && !is_stalled;
+                let now = if works { Udp::Works } else { Udp::Silent("it is silent".to_owned()) };
+                self.udp.send_if_modified(|udp| std::mem::replace(udp, now.clone()) != now);
+                pause = PAUSE_MIN;
+            }
             // Something else carries, or nothing, though this could.
-            let is_unused = is_heard && *current.borrow_and_update() != Some(UDP);
-            pause = if is_unused { pause } else { PAUSE_MIN };
+            let is_unused = is_heard && way != Some(UDP);
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(LinkEvent::Silent(_)) => {
-                        is_heard = false;
-                        self.udp.send_replace(Udp::Silent("it is silent".to_owned()));
-                    }
-                    Some(LinkEvent::Heard(_)) => {
-                        is_heard = true;
-                        if *self.current.borrow() == Some(UDP) {
-                            self.udp.send_replace(Udp::Works);
-                        } else {
-                            self.take(link).await;
-                        }
-                    }
+                    Some(LinkEvent::Silent(_)) => is_heard = false,
+                    Some(LinkEvent::Heard(_)) => (is_heard, pause) = (true, Duration::ZERO),
                     Some(LinkEvent::Closed(why)) => return why,
                     Some(_) => {}
                     None => return "it has ended".to_owned(),
@@ -193,7 +202,7 @@ impl<'a> Ways<'a> {
                 _ = current.changed() => {}
                 () = sleep(pause), if is_unused => {
                     self.take(link).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
                 }
             }
         }
@@ -230,7 +239,7 @@ impl<'a> Ways<'a> {
                 Ok(pipe) => {
                     let (carrier, dropped) = carrier(pipe);
                     if self.offer(carrier, TCP).await {
-                        let _ = dropped.await;
+                        self.while_it_goes(dropped).await;
                         pause = PAUSE_MIN;
                     }
                 }
@@ -246,6 +255,18 @@ impl<'a> Ways<'a> {
                 let _ = timeout(pause, udp.wait_for(|udp| *udp == Udp::Works)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
+        }
+    }
+}
+
+impl Ways<'_> {
+    /// Waits until a login carries no more, or nothing comes by it.
+    async fn while_it_goes(&self, dropped: oneshot::Receiver<()>) {
+        let mut current = self.current.subscribe();
+        let stalls = Current { way: Some(TCP), is_stalled: true };
+        tokio::select! {
+            _ = dropped => {}
+            _ = current.wait_for(|current| *current == stalls) => {}
         }
     }
 }
