@@ -8,7 +8,7 @@ mod perf;
 mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
-pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs};
+pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
 
 /// The Universal Transport System.
@@ -53,13 +53,16 @@ pub enum Command {
     /// Server that `uts ssh` starts at the host
     #[command(hide = true)]
     SshServer(SshServerArgs),
-    /// What carries a session of `uts ssh` between a login and that server
+    /// Carry a session of `uts ssh` between a login and that server
     #[command(hide = true)]
     SshCarry(SshCarryArgs),
-    /// What keeps a session of `uts ssh` here
+    /// Keep a session of `uts ssh` here
     #[command(hide = true)]
     SshKeep(SshArgs),
-    /// What gives ssh the connection of a session
+    /// Sessions of `uts ssh` that are kept at this host
+    #[command(hide = true)]
+    SshSessions(SshSessionsArgs),
+    /// Give ssh the connection of a session
     #[command(hide = true)]
     SshJoin(SshJoinArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well

@@ -14,7 +14,7 @@ mod habits;
 mod link;
 pub mod perf;
 mod pipe;
-mod resumed;
+pub mod resumed;
 mod stream;
 pub mod target;
 #[cfg(test)]
@@ -106,6 +106,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::SshServer(server) => cmd::ssh::server::run(server, ready).await,
             Command::SshCarry(carry) => cmd::ssh::carry::run(carry).await,
             Command::SshKeep(ssh) => cmd::ssh::keeper::run(ssh).await,
+            Command::SshSessions(sessions) => cmd::ssh::sessions::run(sessions).await,
             Command::SshJoin(join) => cmd::ssh::join::run(&join.socket),
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,

@@ -15,6 +15,7 @@ use std::time::Duration;
   GIT_SSH_COMMAND='uts ssh' git clone host:repository
   rsync -e 'uts ssh' -a src host:dst
   ln -s $(which uts) ~/bin/uts-ssh; scp -S uts-ssh file host:
+  uts ssh --list host
 
 The session is ssh's own, with all options of ssh and the settings of
 ssh_config. It goes over UDP, and on when this host goes to another network. A
@@ -40,6 +41,12 @@ pub struct SshArgs {
     /// Keep the session for so long while nothing is heard of the other end, as 12h
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
+    /// Print the sessions that are kept at HOST for this user, or without HOST those of this host
+    #[arg(long, conflicts_with = "end")]
+    pub list: bool,
+    /// End the session of this name at HOST, or without HOST here; --list names them
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub end: Option<String>,
     /// Put no program at the server: use the one that is there, or plain ssh
     #[arg(long)]
     pub no_install: bool,
@@ -90,6 +97,20 @@ pub struct SshJoinArgs {
     pub socket: std::path::PathBuf,
 }
 
+/// Options of what lists sessions at their host.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshSessionsArgs {
+    /// End the session of this name
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub end: Option<String>,
+}
+
+/// Reads the name of a session, which is a word for any shell.
+fn name(text: &str) -> Result<String, String> {
+    let is_one = (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric());
+    if is_one { Ok(text.to_owned()) } else { Err("write a name as --list prints it".to_owned()) }
+}
+
 /// Reads a range of ports, or one port.
 fn ports(text: &str) -> Result<(u16, u16), String> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
@@ -126,6 +147,9 @@ mod tests {
             let rest: Vec<OsString> = of_ssh.split(' ').map(OsString::from).collect();
             assert_eq!(ssh.arguments, rest, "{line}");
             assert!(!ssh.no_install);
+        }
+        for wrong in ["", "a b", "../a", "'"] {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
         for wrong in ["9-7", "0-9", "a", "1-65536", ""] {
             assert!(ports(wrong).is_err(), "{wrong}");

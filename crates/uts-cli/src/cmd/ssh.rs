@@ -4,6 +4,7 @@
 //! it carries the session there over UDP, or over the login where UDP is blocked ([`ways`]). Where
 //! there is no server, ssh runs as it would have without us.
 
+mod board;
 mod called;
 pub mod carry;
 pub mod join;
@@ -11,11 +12,13 @@ pub mod keeper;
 mod login;
 mod places;
 pub mod server;
+pub mod sessions;
 mod ways;
 
 use super::Failure;
 use crate::args::SshArgs;
 use crate::words_of_command;
+pub use board::line;
 use called::Called;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
@@ -30,6 +33,10 @@ const VERSION: u32 = 3;
 /// The service of that server.
 const SERVICE: &str = "ssh";
 
+/// Names of the ways that carry a session.
+const UDP: &str = "UDP";
+const TCP: &str = "TCP";
+
 /// Words of the keeper to this process, in one line: ssh is to run with the session's socket,
 /// which is named; ssh has not logged in and has ended so; ssh is to run without us.
 const KEPT: &str = "kept ";
@@ -41,6 +48,9 @@ const PLAIN: &str = "plain";
 /// # Errors
 /// See [`Failure`].
 pub async fn run(args: &SshArgs) -> Result<(), Failure> {
+    if args.list || args.end.is_some() {
+        return sessions::show(args).await;
+    }
     let Some(called) = Called::read(&args.arguments) else { return Err(become_ssh(args, &args.arguments)) };
     let program = std::env::current_exe().ok();
     let program = program.as_ref().and_then(|program| program.to_str());

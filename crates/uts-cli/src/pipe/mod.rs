@@ -47,7 +47,7 @@ pub fn resumable_request(name: &str, hello: &Hello) -> Vec<u8> {
     request
 }
 
-/// What a client asks for.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Name of the service.

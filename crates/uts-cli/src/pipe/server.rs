@@ -54,6 +54,9 @@ async fn serve_stream<F: Flows>(
             let why = format!("{STREAMS_MAX} streams are open, which is the most for a client");
             Err(Refused { kind: Kind::NoRoom, why })
         }
+        Ok(asked) if asked.hello.is_some() => {
+            Err(Refused::absent("streams that outlive their flows are not kept here"))
+        }
         Ok(asked) => connect(permitted, &asked.service, budget).await,
         Err(error) => Err(Refused::absent(error.to_string())),
     };
@@ -74,7 +77,11 @@ async fn serve_stream<F: Flows>(
 ///
 /// # Errors
 /// One for the client.
-pub async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(TcpStream, Charge), Refused> {
+pub async fn connect(
+    permitted: &Permitted,
+    name: &str,
+    budget: &Budget,
+) -> Result<(TcpStream, Charge), Refused> {
     let (host, port) = permitted.address(name).map_err(Refused::absent)?;
     let socket = budget.socket().map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() })?;
     // Where it is, is not for the client to know.

@@ -16,7 +16,7 @@ pub struct Memory {
     /// The position of the first of them.
     kept_at: u64,
     kept_max: usize,
-    /// How what is said ends, once it does.
+    /// The end of what is said, once it is.
     end: Option<How>,
     end_is_taken_by_peer: bool,
     /// Bytes that the peer has room for beyond what its application has taken.
@@ -26,7 +26,7 @@ pub struct Memory {
     window: usize,
     /// Bytes that the application has taken.
     taken: u64,
-    /// How what comes ends, once it does.
+    /// The end of what comes, once it is.
     peer_end: Option<How>,
     peer_end_is_taken: bool,
 }
@@ -69,27 +69,27 @@ impl Memory {
         self.taken + self.waiting.len() as u64 + u64::from(self.peer_end.is_some())
     }
 
-    /// How what comes ends, once that is known.
+    /// The end of what comes, once that is known.
     pub fn peer_end(&self) -> Option<How> {
         self.peer_end
     }
 
-    /// Whether the application has taken the end.
+    /// True if the application has taken the end.
     pub fn is_taken(&self) -> bool {
         self.peer_end_is_taken
     }
 
-    /// Whether both directions have ended, and both ends know.
+    /// True if both directions have ended, and both ends know.
     pub fn is_over(&self) -> bool {
         self.end_is_taken_by_peer && self.peer_end_is_taken
     }
 
-    /// Whether anything was said that the peer has yet to take.
+    /// True if anything was said that the peer has yet to take.
     pub fn is_outstanding(&self) -> bool {
         !self.kept.is_empty() || (self.end.is_some() && !self.end_is_taken_by_peer)
     }
 
-    /// How the stream has ended, of both directions.
+    /// The end of the stream, of both directions.
     pub fn how(&self) -> How {
         if [self.end, self.peer_end].contains(&Some(How::Reset)) { How::Reset } else { How::Orderly }
     }
@@ -112,8 +112,8 @@ impl Memory {
         self.end.get_or_insert(how);
     }
 
-    /// Moves what comes next to `out`, up to `bytes_max`. It has to be told when the application has
-    /// taken it ([`Memory::on_taken`]).
+    /// Copies what comes next to `out`, up to `bytes_max`. Once the application has taken it,
+    /// [`Memory::on_taken`] is to be told.
     pub fn next_for_application(&self, out: &mut Vec<u8>, bytes_max: usize) {
         let (first, second) = self.waiting.as_slices();
         let first = &first[..first.len().min(bytes_max)];
@@ -140,7 +140,7 @@ impl Memory {
         self.peer_window = bytes.into();
     }
 
-    /// Answers a client that has received up to a position.
+    /// Answers a client that has received up to a position. (T-7)
     ///
     /// # Errors
     /// It cannot have received that.
@@ -178,11 +178,12 @@ impl Memory {
     }
 
     /// Appends the frame with what comes next behind a position, if there is any for which the peer
-    /// has room. Returns the position behind it.
+    /// has room. Returns the position behind it. (T-9)
     pub fn put_next(&self, out: &mut Vec<u8>, position: u64) -> u64 {
         let from = position.saturating_sub(self.kept_at).min(self.kept.len() as u64) as usize;
         let most = self.kept_at.saturating_add(self.peer_window).saturating_sub(position);
-        let bytes = (self.kept.len() - from).min(DATA_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX));
+        let bytes =
+            (self.kept.len() - from).min(DATA_BYTES_MAX).min(usize::try_from(most).unwrap_or(usize::MAX));
         if bytes > 0 {
             let (first, second) = self.kept.as_slices();
             let (skipped, rest) = (from.min(first.len()), from.saturating_sub(first.len()));
@@ -211,6 +212,7 @@ impl Memory {
             return Err(wrong("data behind the end"));
         }
         let fresh = &data[((come - position) as usize).min(data.len())..];
+        // T-10
         if self.waiting.len() + fresh.len() > self.window {
             return Err(wrong(format!("more than {} bytes that there is room for", self.window)));
         }

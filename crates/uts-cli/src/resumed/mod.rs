@@ -3,18 +3,16 @@
 //! nothing of the stream is lost or doubled. A carrier is a flow of a UTS connection, or any other
 //! reliable stream of bytes.
 //!
-//! A carrier begins with a request of the client (`pipe/`, version 2): a byte 2, a byte of length
-//! and the name of a service, then [`Hello`]. The server answers as to other requests
-//! ([`crate::stream`]). Behind an answer that it is there follows [`Welcome`]. Then both ends send
-//! frames ([`wire`]).
-//!
-//! A position counts the bytes of one direction from its begin; its end counts as one more. Data
-//! has no position of its own: it begins where hello and welcome say, and goes on.
+//! A carrier begins with a request of the client (`pipe/`, version 2), behind which stands
+//! [`Hello`]. The server answers as to other requests ([`crate::stream`]). Behind an answer that it
+//! is there follows [`wire::Welcome`]. Then both ends send frames ([`wire::Frame`]). A position
+//! counts the bytes of one direction from its begin; its end counts as one more. The specification
+//! is `spec/streams.md`.
 
-mod memory;
+pub mod memory;
 mod session;
 mod sessions;
-mod wire;
+pub mod wire;
 
 pub use session::{Lost, News, Offer, Offers, Session, introduce, offers};
 pub use sessions::{Begun, Sessions};
@@ -41,9 +39,9 @@ pub trait Sending: AsyncWrite + Send + Unpin {
 
 /// A carrier: both ways of it.
 pub struct Carrier {
-    /// What goes to the peer.
+    /// The way to the peer.
     pub send: Box<dyn Sending>,
-    /// What comes from it.
+    /// The way from it.
     pub recv: Box<dyn AsyncRead + Send + Unpin>,
 }
 

@@ -41,13 +41,13 @@ pub struct Lost(pub String);
 
 /// A carrier to take.
 pub struct Offer {
-    /// What carries.
+    /// The carrier itself.
     pub carrier: Carrier,
     /// Its number, counted by the client.
     pub number: u64,
     /// A name for people.
     pub name: &'static str,
-    /// What both ends have said of it.
+    /// Words of both ends about it.
     pub stand: Stand,
 }
 
@@ -62,7 +62,7 @@ pub fn offers() -> (mpsc::Sender<Result<Offer, Lost>>, Offers) {
     mpsc::channel(OFFERS_MAX)
 }
 
-/// How far a carrier is.
+/// Words that both ends have said about a carrier.
 #[derive(Clone, Copy, Debug)]
 pub enum Stand {
     /// The client has said this, and the server has yet to answer: the position up to which the
@@ -101,6 +101,12 @@ pub struct Session {
     /// The carrier stalls, or does so no more.
     stall: Notify,
     is_stalled: AtomicBool,
+    /// The peer is to be asked whether it is here.
+    asks: AtomicBool,
+    /// Something comes.
+    heard: Notify,
+    /// When something has come last.
+    heard_at: Mutex<Instant>,
     /// Both directions have ended.
     over: Notify,
 }
@@ -117,12 +123,27 @@ impl Session {
             stop: Notify::new(),
             stall: Notify::new(),
             is_stalled: AtomicBool::new(false),
+            asks: AtomicBool::new(false),
+            heard: Notify::new(),
+            heard_at: Mutex::new(Instant::now()),
             over: Notify::new(),
         }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the peer whether it is here, and waits for an answer for this long. Returns since when
+    /// nothing has come: zero if it is here.
+    pub async fn silence(&self, wait: Duration) -> Duration {
+        let heard = self.heard.notified();
+        self.asks.store(true, Relaxed);
+        self.work.notify_one();
+        match timeout(wait, heard).await {
+            Ok(()) => Duration::ZERO,
+            Err(_) => self.heard_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed(),
+        }
     }
 
     /// Carries the stream between its application and the carriers that are offered, until both
@@ -165,6 +186,7 @@ impl Session {
                     is_given_up = true;
                     continue;
                 }
+                // T-13
                 () = sleep(LINGER), if is_given_up => break How::Reset,
             };
             match read {
@@ -196,7 +218,7 @@ impl Session {
             };
             match end {
                 _ if !chunk.is_empty() => {
-                    // What nobody takes is thrown away: the peer hears of it by the other direction.
+                    // What nobody takes is thrown away: the other direction tells the peer.
                     if !is_gone && Self::write(&mut to, &chunk).await.is_err() {
                         is_gone = true;
                         self.stop.notify_one();
@@ -260,7 +282,7 @@ impl Session {
                         return Ok(());
                     }
                     let offer = offer?;
-                    // One that took long on its way.
+                    // T-5: one that took long on its way.
                     if offer.number <= number {
                         continue;
                     }
@@ -292,8 +314,9 @@ impl Session {
                         return Ok(());
                     }
                 }
+                // T-15
                 () = silent, if current.is_none() => {
-                    let silent = uts_units::show::seconds(silence.as_secs_f64());
+                    let silent = uts_units::show::span(silence);
                     return Err(Lost(format!("no way to the other end for {silent}")));
                 }
             }
@@ -339,7 +362,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether anything comes while something is expected. It never ends.
+    /// Looks whether anything comes while something is expected. It never ends. (T-14)
     async fn watch(&self, progress: &Progress) {
         self.tell_stalled(false);
         loop {
@@ -356,7 +379,7 @@ impl Session {
                         (since, has_asked) = (Instant::now(), false);
                     }
                     Err(_) if since.elapsed() < STALLED_AFTER => {
-                        progress.asks.store(true, Relaxed);
+                        self.asks.store(true, Relaxed);
                         has_asked = true;
                         self.work.notify_one();
                     }
@@ -386,7 +409,7 @@ impl Session {
             let is_over = {
                 let memory = self.memory();
                 position = memory.put_next(&mut out, position);
-                // More was taken, perhaps, of what came by the carrier before.
+                // T-11: more was taken, perhaps, of what came by the carrier before.
                 let taken = memory.taken().min(progress.come.load(Relaxed));
                 let news = taken.saturating_sub(told);
                 let is_due = due.is_some_and(|due| due <= Instant::now())
@@ -398,7 +421,7 @@ impl Session {
                 } else if news > 0 {
                     due = due.or_else(|| Some(Instant::now() + TELL_WITHIN));
                 }
-                if progress.asks.swap(false, Relaxed) {
+                if self.asks.swap(false, Relaxed) {
                     put_ask(&mut out);
                 }
                 if progress.is_asked.swap(false, Relaxed) {
@@ -411,6 +434,7 @@ impl Session {
                 send.flush().await?;
                 continue;
             }
+            // T-12
             if is_over {
                 return send.shutdown().await;
             }
@@ -440,6 +464,8 @@ impl Session {
                 Err(error) => return Err(error),
             };
             progress.heard.notify_one();
+            self.heard.notify_waiters();
+            *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             let position = come.load(Relaxed);
             match frame {
                 Frame::Here => {}
@@ -467,26 +493,19 @@ impl Session {
     }
 }
 
-/// How a carrier is getting on.
+/// State of a carrier in use.
 struct Progress {
     /// The position up to which it has brought what comes.
     come: AtomicU64,
     /// A frame has come.
     heard: Notify,
-    /// The peer is to be asked whether it is here.
-    asks: AtomicBool,
     /// The peer has asked.
     is_asked: AtomicBool,
 }
 
 impl Progress {
     fn new(begins: u64) -> Progress {
-        Progress {
-            come: AtomicU64::new(begins),
-            heard: Notify::new(),
-            asks: AtomicBool::new(false),
-            is_asked: AtomicBool::new(false),
-        }
+        Progress { come: AtomicU64::new(begins), heard: Notify::new(), is_asked: AtomicBool::new(false) }
     }
 }
 
@@ -508,6 +527,7 @@ pub async fn introduce(
     let hello = Hello { ticket: ticket.clone(), is_new, number, received, window };
     carrier.send.write_all(&pipe::resumable_request(service, &hello)).await?;
     carrier.send.flush().await?;
+    // T-6: meanwhile another carries.
     if let Err(refused) = read_answer(&mut carrier.recv).await? {
         return Ok(Err(refused));
     }

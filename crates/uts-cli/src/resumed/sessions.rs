@@ -11,12 +11,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{self, Sender};
 
-/// Who has a stream: the client, and the hash of the ticket.
+/// The owner of a stream: the client, and the hash of the ticket.
 type Key = (String, [u8; 32]);
+
+/// The way by which carriers come to a stream.
+type Taker = Sender<Result<Offer, Lost>>;
 
 /// All streams of a server.
 pub struct Sessions {
-    all: Mutex<HashMap<Key, Sender<Result<Offer, Lost>>>>,
+    all: Mutex<HashMap<Key, Taker>>,
     most: usize,
 }
 
@@ -33,7 +36,7 @@ impl Sessions {
         Arc::new(Sessions { all: Mutex::default(), most })
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, Sender<Result<Offer, Lost>>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Taker>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +57,9 @@ impl Sessions {
                 let offer = Offer { carrier, number: hello.number, name, stand };
                 match offers.try_send(Ok(offer)) {
                     Ok(()) => return begun,
-                    Err(mpsc::error::TrySendError::Full(offer) | mpsc::error::TrySendError::Closed(offer)) => {
+                    Err(
+                        mpsc::error::TrySendError::Full(offer) | mpsc::error::TrySendError::Closed(offer),
+                    ) => {
                         let Ok(offer) = offer else { return None };
                         carrier = offer.carrier;
                         Refused::absent("the stream is ending, or has too many carriers")
@@ -67,15 +72,12 @@ impl Sessions {
         None
     }
 
-    fn find(
-        self: &Arc<Self>,
-        key: &Key,
-        hello: &Hello,
-    ) -> Result<(Sender<Result<Offer, Lost>>, Option<Begun>), Refused> {
+    fn find(self: &Arc<Self>, key: &Key, hello: &Hello) -> Result<(Taker, Option<Begun>), Refused> {
         let mut all = self.all();
         if let Some(offers) = all.get(key) {
             return Ok((offers.clone(), None));
         }
+        // T-4
         if !hello.is_new {
             return Err(Refused::absent("the stream is not known here any more"));
         }
@@ -106,7 +108,7 @@ impl Begun {
     pub async fn run(
         mut self,
         service: TcpStream,
-        bytes_max: usize,
+        session: &Session,
         silence: Duration,
         told: impl FnMut(News),
     ) -> Result<How, Lost> {
@@ -114,7 +116,7 @@ impl Begun {
         let _ = service.set_nodelay(true);
         let mut service = service;
         let (from, to) = service.split();
-        let ended = Session::new(bytes_max).run(from, to, &mut self.offers, silence, told).await;
+        let ended = session.run(from, to, &mut self.offers, silence, told).await;
         if ended != Ok(How::Orderly) {
             stream::reset(service);
         }

@@ -16,7 +16,7 @@ const RESET: u8 = 3;
 const ASK: u8 = 4;
 const HERE: u8 = 5;
 
-/// A secret of 32 bytes that the client makes at the start. Who has it has the stream.
+/// T-2: a secret of 32 bytes that the client makes at the start. Who has it has the stream.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket([u8; 32]);
 
@@ -46,7 +46,7 @@ impl Ticket {
     }
 }
 
-/// Words of a client at the begin of a carrier, behind the name of the service: the ticket (32
+/// T-1: words of a client at the begin of a carrier, behind the service's name: the ticket (32
 /// bytes), a byte that is 1 if no server has answered for this stream yet and else 0, the number of
 /// the carrier (8 bytes), the position up to which the client has received (8 bytes), and the bytes
 /// that it has room for (4 bytes).
@@ -65,9 +65,9 @@ pub struct Hello {
     pub window: u32,
 }
 
-/// Words of a server behind the answer that the service is there: the position up to which it has
-/// received (8 bytes), the position at which what it sends on this carrier begins (8 bytes), and
-/// the bytes that it has room for (4 bytes).
+/// T-3: words of a server behind the answer that the service is there: the position up to which
+/// it has received (8 bytes), the position at which what it sends on this carrier begins (8 bytes),
+/// and the bytes that it has room for (4 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The position up to which the server has received.
@@ -132,7 +132,7 @@ impl Welcome {
     }
 }
 
-/// How a direction ends.
+/// The end of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// All was said.
@@ -141,7 +141,7 @@ pub enum How {
     Reset,
 }
 
-/// What follows hello and welcome.
+/// T-8: what follows hello and welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A byte 0, the number of bytes (2 bytes, 1 to [`DATA_BYTES_MAX`]), which the reader has put
@@ -196,7 +196,9 @@ pub async fn read_frame(recv: &mut (impl AsyncRead + Unpin), data: &mut Vec<u8>)
         DATA => {
             let bytes = usize::from(recv.read_u16().await?);
             if bytes == 0 || bytes > DATA_BYTES_MAX {
-                return Err(wrong(format!("a frame of {bytes} bytes, where 1 to {DATA_BYTES_MAX} are allowed")));
+                return Err(wrong(format!(
+                    "a frame of {bytes} bytes, where 1 to {DATA_BYTES_MAX} are allowed"
+                )));
             }
             data.resize(bytes, 0);
             recv.read_exact(data).await?;

@@ -280,3 +280,21 @@ fn lock_files_of_all_workspaces_are_current() {
         assert!(ours > 3, "{workspace} needs {ours} of our crates");
     }
 }
+
+/// Numbers of rules that follow `T-` in a text where `prefix` stands before it.
+fn rules(text: &str, prefix: &str) -> BTreeSet<u32> {
+    let marker = format!("{prefix}T-");
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    text.split(&marker).skip(1).filter_map(|rest| digits(rest).parse().ok()).collect()
+}
+
+#[test]
+fn the_code_of_streams_cites_their_rules_and_no_others() {
+    let page = std::fs::read_to_string(root().join("spec/streams.md")).expect("a page");
+    let written = rules(&page, "**");
+    let code = root().join("crates/uts-cli/src/resumed");
+    let files = std::fs::read_dir(code).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let cited = files.filter_map(|path| std::fs::read_to_string(path).ok()).flat_map(|text| rules(&text, ""));
+    assert_eq!(written, cited.collect());
+    assert!(written.len() > 10);
+}

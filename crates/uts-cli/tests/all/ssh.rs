@@ -93,8 +93,12 @@ impl World {
     #[track_caller]
     fn assert_nothing_left(&self) {
         let left = || -> Vec<_> {
-            let dirs = [self.place.path("tmp"), self.place.path(&format!("far/tmp/uts-ssh-{}", user()))];
-            dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten().collect()
+            let own = format!("uts-ssh-{}", user());
+            let dirs =
+                ["tmp", &format!("tmp/{own}"), &format!("far/tmp/{own}")].map(|dir| self.place.path(dir));
+            let left = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+            // The directory for all of a user's sessions stays.
+            left.filter(|entry| entry.file_name() != own.as_str()).collect()
         };
         let deadline = Instant::now() + PATIENCE;
         while !left().is_empty() {
@@ -225,7 +229,10 @@ fn where_udp_does_not_go_it_goes_over_the_login() {
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(5), "{said}");
     assert!(ended.stdout == data, "{} bytes", ended.stdout.len());
-    assert!(said.contains("UDP does not get through") && said.contains("over ssh's TCP connection"), "{said}");
+    assert!(
+        said.contains("UDP does not get through") && said.contains("over ssh's TCP connection"),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
     let quiet = run(world.ssh(&NOWHERE, &["-q", "there", "exit 5"]));
     assert_eq!((quiet.status, quiet.err.as_str()), (5, ""));
@@ -349,8 +356,7 @@ struct Talk {
 
 impl Talk {
     fn new(world: &World, own: &[&str]) -> Talk {
-        let mut command =
-            world.ssh(own, &["-T", "there", "while read -r line; do echo \"got $line\"; done"]);
+        let mut command = world.ssh(own, &["-T", "there", "while read -r line; do echo \"got $line\"; done"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
@@ -443,7 +449,11 @@ fn a_session_goes_on_by_whatever_way_there_is() {
 
 #[test]
 fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
-    if !in_own_namespace("-mn", module_path!(), "a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost") {
+    if !in_own_namespace(
+        "-mn",
+        module_path!(),
+        "a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost",
+    ) {
         return;
     }
     let far = Far::new();
@@ -480,6 +490,63 @@ fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
     assert!(ended.status.success() && said.lines().count() == 1, "{said}");
     assert!(said.contains("over ssh's TCP connection"), "{said}");
     world.await_no_servers();
+}
+
+/// A client that was killed takes no leave: its session is there, and is seen, and can be ended.
+#[test]
+fn sessions_are_listed_and_ended_at_their_host_and_here() {
+    let Some(world) = World::new(true, &[]) else { return };
+    let list = |args: &[&str]| {
+        let mut command = world.ssh(args, &["there"]);
+        command.stdin(Stdio::null());
+        run(command)
+    };
+    let here = |args: &[&str]| run(world.here(env!("CARGO_BIN_EXE_uts"), &[&["ssh"], args].concat()));
+    let none = list(&["--list"]);
+    assert_eq!((none.status, none.out.len()), (0, 0), "{}", none.err);
+    assert!(none.err.contains("no sessions"), "{}", none.err);
+    let (mut killed, mut talk) = (Talk::new(&world, &[]), Talk::new(&world, &NOWHERE));
+    killed.ask();
+    talk.ask();
+    let local = here(&["--list"]);
+    assert!(local.status == 0 && local.out.len() == 2, "{:?} {}", local.out, local.err);
+    let of = |way: &str, out: &[String]| {
+        let found = out.iter().find(|line| line.contains(&format!("{way} for ")));
+        found.and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("{out:?}")).to_owned()
+    };
+    let (by_udp, by_tcp) = (of("UDP", &local.out), of("TCP", &local.out));
+    let control = world.place.path("tmp").join(format!("uts-ssh-{}/{by_udp}.here", user()));
+    let told = run(world.here(env!("CARGO_BIN_EXE_uts"), &["ctl", &control.display().to_string()]));
+    let says = |said: &Ended, part: &str| said.out.iter().any(|line| line.contains(part));
+    assert!(says(&told, "there") && says(&told, "RTT ") && !says(&told, "was heard"), "{:?}", told.out);
+    let mut client = processes("ssh-keep", &world.place.path("home"));
+    assert_eq!(client.len(), 2);
+    // That of the first is the older.
+    client.sort_by_key(|process| process.parse::<u64>().expect("a number"));
+    assert!(Command::new("kill").args(["-9", &client[0]]).status().expect("run").success());
+    drop(killed.to.take());
+    killed.child.wait().expect("ended");
+    let there = list(&["--list"]);
+    assert!(there.status == 0 && there.out.len() == 2, "{:?} {}", there.out, there.err);
+    let dead = there.out.iter().find(|line| line.contains("was heard")).expect("one is silent");
+    assert!(dead.starts_with(&by_udp), "{dead}");
+    let ended = list(&["--end", &by_udp]);
+    assert_eq!((ended.status, &ended.out[..]), (0, &[format!("{by_udp} is ended")][..]), "{}", ended.err);
+    let again = list(&["--end", &by_udp]);
+    assert!(again.status == 1 && again.err.contains("no session"), "{} {}", again.status, again.err);
+    let deadline = Instant::now() + PATIENCE;
+    while world.servers().len() != 1 {
+        assert!(Instant::now() < deadline, "{:?}", world.servers());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    talk.ask();
+    // Ended here, it ends there too.
+    assert_eq!(here(&["--end", &by_tcp]).status, 0);
+    assert!(!talk.child.wait().expect("ended").success());
+    world.await_no_servers();
+    here(&["--list"]);
+    let left = world.place.path("tmp").join(format!("uts-ssh-{}", user()));
+    assert_eq!(fs::read_dir(left).expect("a folder").count(), 0);
 }
 
 /// A client that is killed takes no leave; one that ends in order does.

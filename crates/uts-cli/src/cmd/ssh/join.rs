@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use uts_end::output::words;
 
-/// Passes a connection to the socket to who reads standard output, which is a socket too.
+/// Passes a connection to the socket to ssh, whose own socket standard output is.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -23,7 +23,7 @@ pub fn run(socket: &Path) -> Result<(), Failure> {
     if !control.push(SendAncillaryMessage::ScmRights(&passed)) {
         return Err(failed(io::ErrorKind::OutOfMemory.into()));
     }
-    // A byte has to go along (cmsg(3)).
+    // It is a socket of ssh, and no output for people. A byte has to go along (cmsg(3)).
     let sent = sendmsg(io::stdout(), &[IoSlice::new(&[0])], &mut control, SendFlags::empty());
     sent.map(drop).map_err(|error| failed(error.into()))
 }

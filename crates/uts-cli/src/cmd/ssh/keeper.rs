@@ -1,12 +1,15 @@
-//! What keeps a session here, beside ssh: the session's key, its login, its connection, and the
-//! socket that ssh has for its own.
+//! The process that keeps a session here, beside ssh: the session's key, its login, its connection,
+//! and the socket that ssh has for its own.
 
+use super::board::Board;
 use super::called::Called;
 use super::login::{Login, Place, Wrong};
+use super::places;
 use super::ways::Ways;
 use super::{ENDED, KEPT, PLAIN, Settings};
 use crate::args::SshArgs;
 use crate::cmd::{Failure, interrupted};
+use crate::control::Control;
 use crate::resumed::{How, Offers, Session, WINDOW_BYTES};
 use crate::ui::lines;
 use rustix::net::Shutdown;
@@ -62,7 +65,7 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
             return Ok(());
         }
         Err(Wrong::NoServer(why)) => Err(format!("no UTS server there: {why}")),
-        Err(Wrong::Gone) => Err("no UTS server there".to_owned()),
+        Err(Wrong::Gone | Wrong::Denied) => Err("no UTS server there".to_owned()),
     };
     let (place, pipe, hatch, at) = match kept {
         Ok(kept) => kept,
@@ -77,7 +80,15 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
     options.connection.requirements = uts::Requirements::bulk();
     options.connection.idle_timeout = args.silence;
     let session = Arc::new(Session::new(WINDOW_BYTES));
-    let (ways, offers) = Ways::new(session.clone(), &login, (at, options)).map_err(Failure::Failed)?;
+    let board = Board::new(places::name(&login.client), host.clone());
+    board.on_begun(session.clone());
+    let ways = Ways::new(session.clone(), &login, (at, options), board.clone());
+    let (ways, offers) = ways.map_err(Failure::Failed)?;
+    // A session that cannot be looked at is one all the same.
+    let control = places::directory().and_then(|dir| {
+        Control::bind(&dir.join(format!("{}.{}", places::name(&login.client), places::CONTROL_HERE)))
+    });
+    let control = control.ok().map(|control| tokio::spawn(control.serve(board.clone())));
     let carried = async {
         if let Err(why) = ways.by_udp_within(args.udp_wait).await {
             let wait = "this session goes over ssh's TCP connection, and over UDP once that works";
@@ -90,7 +101,7 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
             // The server learns that the session ends.
             Err(why) => (UnixStream::pair().map_err(|error| words(&error))?.0, Some(why)),
         };
-        carry(&session, ssh, offers, args, &ways).await?;
+        carry(&session, ssh, offers, args, (&ways, &board)).await?;
         wrong.map_or(Ok(()), Err)
     };
     let carried = tokio::select! {
@@ -98,6 +109,11 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
         () = ways.find(pipe) => Ok(()),
     };
     ways.close().await;
+    if let Some(control) = control {
+        control.abort();
+        // Its socket is removed with it.
+        let _ = control.await;
+    }
     if let Err(why) = carried {
         tell(&format!("the session is lost: {why}"));
     }
@@ -110,7 +126,7 @@ async fn carry(
     mut ssh: UnixStream,
     mut offers: Offers,
     args: &SshArgs,
-    ways: &Ways<'_>,
+    (ways, board): (&Ways<'_>, &Board),
 ) -> Result<(), String> {
     let end = ssh.as_fd().try_clone_to_owned().map_err(|error| words(&error))?;
     let (from, to) = ssh.split();
@@ -118,7 +134,7 @@ async fn carry(
     tokio::pin!(running);
     let ended = tokio::select! {
         ended = &mut running => ended,
-        () = interrupted() => {
+        () = async { tokio::select! { () = interrupted() => {}, () = board.ended() => {} } } => {
             // ssh hears it too, and nothing of ssh is heard any more.
             let _ = rustix::net::shutdown(&end, Shutdown::Both);
             match timeout(END_MAX, running).await {
@@ -147,7 +163,8 @@ fn leave_terminal() -> rustix::io::Result<()> {
     // It leads no process group: `uts ssh` has begun it.
     let _ = rustix::process::setsid();
     let null = File::options().read(true).write(true).open("/dev/null");
-    let null = null.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+    let null =
+        null.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
     rustix::stdio::dup2_stdout(&null)
 }
 
@@ -167,7 +184,7 @@ impl Hatch {
     }
 
     fn open_in(dir: &Path, key: &Identity) -> Result<Hatch, String> {
-        let dir = dir.join(format!("uts-ssh-{}", super::places::name(&key.fingerprint())));
+        let dir = dir.join(format!("uts-ssh-{}", places::name(&key.fingerprint())));
         let failed = |error: io::Error| format!("{}: {}", dir.display(), words(&error));
         // It fails if there is something of this name.
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;

@@ -73,6 +73,16 @@ pub enum Wrong {
     NoServer(String),
     /// There is the host, and no server of this session any more.
     Gone,
+    /// The host lets nobody in who is not asked.
+    Denied,
+}
+
+/// True if ssh says that another try would end as this one. Hosts count such tries, and lock
+/// out who has many.
+fn is_denied(said: &str) -> bool {
+    ["Permission denied", "Too many authentication failures", "Host key verification failed"]
+        .iter()
+        .any(|words| said.contains(words))
 }
 
 /// Words of a host that has no server of the session.
@@ -90,7 +100,7 @@ pub struct Login<'a> {
     pub client: Fingerprint,
 }
 
-/// What a login is for.
+/// Purpose of a login.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     /// To start a server.
@@ -124,21 +134,27 @@ impl Login<'_> {
         match timeout(AGAIN_MAX, self.talk(&mut ssh, For::Again, &|_| {})).await {
             Ok(Ok(_)) => ssh.into_pipe().ok_or_else(|| Wrong::NoServer("no pipe".into())),
             Ok(Err(why)) if why == GONE => Err(Wrong::Gone),
-            Ok(Err(why)) => Err(ssh.end(why).await),
+            Ok(Err(why)) => Err(match ssh.end(why).await {
+                Wrong::NoServer(why) if is_denied(&why) => Wrong::Denied,
+                wrong => wrong,
+            }),
             Err(_) => Err(Wrong::NoServer("no answer".into())),
         }
     }
 
     fn begin(&self, what_for: For) -> Result<Talk, Wrong> {
         let mut command = Command::new(&self.args.ssh);
-        command.args(self.options(what_for)).args(self.called.login(&self.script(what_for)));
+        command
+            .args(Self::options(self.settings, what_for == For::Again))
+            .args(self.called.login(&self.script(what_for)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn().map_err(|error| Wrong::NoServer(output::words(&error)))?;
         Talk::new(child).ok_or_else(|| Wrong::NoServer("no pipes".into()))
     }
 
-    /// Options that make it a login alone. Only those that this ssh knows.
-    fn options(&self, what_for: For) -> Vec<String> {
+    /// Options that make it a login alone, and if it `is_again`, one that asks nobody. Only those
+    /// that this ssh knows.
+    pub fn options(settings: &Settings, is_again: bool) -> Vec<String> {
         // It says that it is in: what goes wrong later is not of the login.
         let always = [
             "PermitLocalCommand=yes",
@@ -155,12 +171,10 @@ impl Login<'_> {
             ["RemoteCommand=none", "SessionType=default", "StdinNull=no", "ForkAfterAuthentication=no"];
         let is_known = |option: &&str| {
             let name = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            self.settings.get(&name).is_some()
+            settings.get(&name).is_some()
         };
-        let quiet: &[&str] = match what_for {
-            For::Start => &[],
-            For::Again => &["BatchMode=yes", "ConnectTimeout=10", "ConnectionAttempts=1"],
-        };
+        let quiet: &[&str] =
+            if is_again { &["BatchMode=yes", "ConnectTimeout=10", "ConnectionAttempts=1"] } else { &[] };
         let options = quiet.iter().copied().chain(always).chain(known.into_iter().filter(is_known));
         options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
@@ -184,7 +198,12 @@ impl Login<'_> {
     }
 
     /// Listens until the login leads to the server. Returns its place if it was started.
-    async fn talk(&self, ssh: &mut Talk, what_for: For, tell: &impl Fn(&str)) -> Result<Option<Place>, String> {
+    async fn talk(
+        &self,
+        ssh: &mut Talk,
+        what_for: For,
+        tell: &impl Fn(&str),
+    ) -> Result<Option<Place>, String> {
         let mut limit = None;
         loop {
             let said = ssh.next(limit).await?;
@@ -312,7 +331,7 @@ impl Talk {
         written.await.map_err(|error| output::words(&error))
     }
 
-    /// What is said from now on is not for us.
+    /// The login as a way to the server: no line is for us any more.
     fn into_pipe(self) -> Option<Pipe> {
         let mut recv = self.lines.into_inner();
         recv.get_mut().set_limit(u64::MAX);
@@ -370,6 +389,12 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         let checked = shell.arg("-nc").arg(SCRIPT.split_whitespace().collect::<Vec<_>>().join(" "));
         assert!(checked.status().expect("a shell").success());
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_from_who_finds_no_way() {
+        assert!(is_denied("it starts none (me@host: Permission denied (publickey,password).)"));
+        assert!(!is_denied("it starts none (ssh: connect to host a port 22: Connection timed out)"));
     }
 
     #[test]

@@ -43,6 +43,21 @@ pub fn name(client: &Fingerprint) -> String {
     letters.take(12).collect()
 }
 
+/// Where a session is looked at and ended: at its host, and here.
+pub const CONTROL_THERE: &str = "there";
+pub const CONTROL_HERE: &str = "here";
+
+/// Sockets by which sessions of one kind are looked at.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn controls(dir: &Path, kind: &str) -> io::Result<Vec<PathBuf>> {
+    let all = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut all: Vec<_> = all.into_iter().filter(|path| path.extension() == Some(kind.as_ref())).collect();
+    all.sort();
+    Ok(all)
+}
+
 /// Sockets of servers that live. Those of others are removed.
 ///
 /// # Errors
@@ -51,6 +66,9 @@ pub fn living(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
+        if path.extension().is_some() {
+            continue;
+        }
         match UnixStream::connect(&path) {
             Ok(_) => all.push(path),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -78,7 +96,9 @@ pub fn bind(dir: &Path, client: &Fingerprint) -> Result<(UnixListener, PathBuf),
     let living = living(dir).map_err(wrong)?;
     if living.len() > SERVERS_MAX {
         let _ = fs::remove_file(&path);
-        return Err(format!("{SERVERS_MAX} sessions of this user are kept here, which is the most"));
+        return Err(format!(
+            "{SERVERS_MAX} sessions of this user are kept here, which is the most (uts ssh --list and --end)"
+        ));
     }
     listener.set_nonblocking(true).map_err(wrong)?;
     Ok((listener, path))

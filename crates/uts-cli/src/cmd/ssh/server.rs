@@ -3,14 +3,16 @@
 //! carries one stream, over UDP and over logins of the user ([`super::carry`]), which come to its
 //! socket.
 
-use super::{SERVICE, VERSION, places};
+use super::board::Board;
+use super::{SERVICE, TCP, UDP, VERSION, places};
 use crate::args::SshServerArgs;
 use crate::cmd::{Failure, interrupted, serve};
 use crate::confine::{Limits, confine};
+use crate::control::Control;
 use crate::dial::Budget;
 use crate::link::{Link, STOPPING};
 use crate::pipe::{self, Permitted, Service, read_request};
-use crate::resumed::{Begun, Carrier, Sessions, WINDOW_BYTES};
+use crate::resumed::{Begun, Carrier, Session, Sessions, WINDOW_BYTES};
 use crate::stream::{REQUEST_MAX, Refused, answer};
 use crate::udp::UdpLink;
 use crate::ui::lines;
@@ -94,6 +96,12 @@ pub async fn run(args: &SshServerArgs, ready: Option<Ready>) -> Result<(), Failu
     leave(&ready.null).map_err(|error| Failure::Failed(words(&error.into())))?;
     let ledger = Ledger::of_server(&ledger::Budget::of_process());
     let (begins, begun) = mpsc::channel(1);
+    let name = places::name(&client);
+    let from = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let board = Board::new(name.clone(), from.split(' ').next().unwrap_or_default().to_owned());
+    let file = ready.socket.file.with_extension(places::CONTROL_THERE);
+    let control = Control::bind(&file).map_err(Failure::Failed)?;
+    let control = tokio::spawn(control.serve(board.clone()));
     let desk = Arc::new(Desk {
         permitted,
         budget: Budget(ledger.payer(SERVICE)),
@@ -101,7 +109,10 @@ pub async fn run(args: &SshServerArgs, ready: Option<Ready>) -> Result<(), Failu
         room: Semaphore::new(REQUESTS_MAX),
         begins,
     });
-    serve_until_over(&listener, &logins, &desk, begun, args).await;
+    serve_until_over(&listener, &logins, &desk, (begun, &board), args).await;
+    control.abort();
+    // Its socket is removed with it.
+    let _ = control.await;
     Ok(())
 }
 
@@ -148,7 +159,7 @@ fn listen((first, last): (u16, u16), client: Fingerprint, silence: Duration) -> 
     Err(failed(why))
 }
 
-/// What is asked of the server, wherever it comes from.
+/// Requests to the server, wherever they come from.
 struct Desk {
     permitted: Permitted,
     budget: Budget,
@@ -183,7 +194,7 @@ async fn serve_until_over(
     listener: &Listener,
     logins: &UnixListener,
     desk: &Arc<Desk>,
-    mut begun: mpsc::Receiver<(Begun, TcpStream, Charge)>,
+    (mut begun, board): (mpsc::Receiver<(Begun, TcpStream, Charge)>, &Arc<Board>),
     args: &SshServerArgs,
 ) {
     let own = rustix::process::geteuid().as_raw();
@@ -194,14 +205,17 @@ async fn serve_until_over(
     loop {
         tokio::select! {
             () = &mut interrupt => break,
+            () = board.ended() => break,
             () = sleep_until(ends_at), if session.is_empty() => break,
             Some(_) = session.join_next(), if !session.is_empty() => break,
             Some((begun, service, charge)) = begun.recv() => {
-                let silence = args.silence;
+                let (silence, board) = (args.silence, board.clone());
                 session.spawn(async move {
                     let _socket = charge;
+                    let stream = Arc::new(Session::new(WINDOW_BYTES));
+                    board.on_begun(stream.clone());
                     // How it has ended nobody here wants to know.
-                    let _ = begun.run(service, WINDOW_BYTES, silence, |_| {}).await;
+                    let _ = begun.run(service, &stream, silence, |news| board.on_news(news)).await;
                 });
             }
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
@@ -234,7 +248,7 @@ async fn serve_client(link: UdpLink, desk: Arc<Desk>) {
             flow = flows.accept() => match flow {
                 Ok(Some((send, recv))) => {
                     let desk = desk.clone();
-                    requests.spawn(async move { desk.take(Carrier::flow(send, recv), "UDP").await });
+                    requests.spawn(async move { desk.take(Carrier::flow(send, recv), UDP).await });
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -251,7 +265,7 @@ async fn serve_login(login: UnixStream, desk: Arc<Desk>) {
         return;
     }
     let (recv, send) = login.into_split();
-    desk.take(Carrier::pipe(send, recv), "TCP").await;
+    desk.take(Carrier::pipe(send, recv), TCP).await;
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 //! the time, and preferred. A login is used while UDP is silent: the one that has started the
 //! server first, and later ones that ask nobody.
 
-use super::SERVICE;
+use super::board::Board;
 use super::login::{Login, Pipe, Wrong};
+use super::{SERVICE, TCP, UDP};
 use crate::link::{Link, LinkEvent};
 use crate::resumed::{Carrier, Lost, News, Offers, Session, Ticket, introduce, offers};
 use crate::udp::UdpLink;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, BufReader, ReadBuf, Take};
@@ -30,7 +31,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// Time that the server has to answer on a carrier. Chosen: as for a connection that is lost.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What is known of UDP.
+/// Knowledge of UDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Udp {
     /// It is tried for the first time.
@@ -62,7 +63,7 @@ pub struct Ways<'a> {
     udp: watch::Sender<Udp>,
     /// The way in use.
     current: watch::Sender<Current>,
-    link: Mutex<Option<UdpLink>>,
+    board: Arc<Board>,
 }
 
 impl<'a> Ways<'a> {
@@ -74,6 +75,7 @@ impl<'a> Ways<'a> {
         session: Arc<Session>,
         login: &'a Login<'a>,
         at: (String, uts::ConnectOptions),
+        board: Arc<Board>,
     ) -> Result<(Ways<'a>, Offers), String> {
         let (offers, taken) = offers();
         let ways = Ways {
@@ -86,7 +88,7 @@ impl<'a> Ways<'a> {
             is_new: AtomicBool::new(true),
             udp: watch::Sender::new(Udp::Trying),
             current: watch::Sender::new(Current { way: None, is_stalled: false }),
-            link: Mutex::new(None),
+            board,
         };
         Ok((ways, taken))
     }
@@ -123,6 +125,7 @@ impl<'a> Ways<'a> {
 
     /// Hears what carries the stream.
     pub fn on_news(&self, news: News) {
+        self.board.on_news(news);
         self.current.send_modify(|current| match news {
             News::Carried(way) => *current = Current { way: Some(way), is_stalled: false },
             News::Stalled => current.is_stalled = true,
@@ -133,8 +136,7 @@ impl<'a> Ways<'a> {
 
     /// Takes leave of the server.
     pub async fn close(&self) {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(link) = link {
+        if let Some(link) = self.board.on_link(None) {
             let _ = timeout(PAUSE_MIN, link.close(0, "done")).await;
         }
     }
@@ -163,7 +165,7 @@ impl<'a> Ways<'a> {
                     pause = PAUSE_MIN;
                     connection.follow_network();
                     let link = UdpLink::new(connection);
-                    *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+                    self.board.on_link(Some(link.clone()));
                     self.go_by(&link).await
                 }
                 Ok(Err(error)) => error.to_string(),
@@ -248,6 +250,8 @@ impl<'a> Ways<'a> {
                     let _ = self.offers.send(Err(gone)).await;
                     return std::future::pending().await;
                 }
+                // UDP alone is left.
+                Err(Wrong::Denied) => return std::future::pending().await,
                 Err(Wrong::NoLogin(_) | Wrong::NoServer(_)) => {}
             }
             if !was_ready {
@@ -277,7 +281,7 @@ fn carrier(Pipe { child, send, recv }: Pipe) -> (Carrier, oneshot::Receiver<()>)
     (Carrier::pipe(send, Logged { recv, _child: child, _held: held }), dropped)
 }
 
-/// What comes by a login.
+/// The way back of a login.
 struct Logged {
     recv: BufReader<Take<ChildStdout>>,
     _child: Child,
@@ -293,6 +297,3 @@ impl AsyncRead for Logged {
         Pin::new(&mut self.recv).poll_read(cx, buf)
     }
 }
-
-const UDP: &str = "UDP";
-const TCP: &str = "TCP";

@@ -20,7 +20,11 @@ impl Failing {
 }
 
 impl AsyncRead for Failing {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         let bytes = buf.filled().len() - before;
@@ -112,16 +116,26 @@ impl Pair {
     }
 
     /// Has the server take a carrier. Returns what becomes of the stream if it begins.
-    async fn accept(&self, carrier: DuplexStream, service: &Cell<Option<TcpStream>>, bytes_max: usize) -> Option<Running> {
+    async fn accept(
+        &self,
+        carrier: DuplexStream,
+        service: &Cell<Option<TcpStream>>,
+        bytes_max: usize,
+    ) -> Option<Running> {
         let (mut recv, send) = tokio::io::split(carrier);
         let hello = pipe::read_request(&mut recv).await.ok()?.hello.expect("it outlives its carrier");
         let begun = self.sessions.take("client", hello, Carrier::pipe(send, recv), "there").await?;
         let service = service.take().expect("begun once");
-        Some(tokio::spawn(begun.run(service, bytes_max, SILENCE, |_| {})))
+        Some(tokio::spawn(async move { begun.run(service, &Session::new(bytes_max), SILENCE, |_| {}).await }))
     }
 
     /// Gives the client a carrier that fails after so many bytes. Returns whether it was taken.
-    async fn connect(&self, left: usize, service: &Cell<Option<TcpStream>>, bytes_max: usize) -> (bool, Option<Running>) {
+    async fn connect(
+        &self,
+        left: usize,
+        service: &Cell<Option<TcpStream>>,
+        bytes_max: usize,
+    ) -> (bool, Option<Running>) {
         let (near, far) = duplex(20_000);
         let (recv, send) = tokio::io::split(Failing { stream: near, left });
         self.number.set(self.number.get() + 1);
@@ -152,24 +166,25 @@ async fn nothing_is_lost_or_doubled_whatever_becomes_of_the_carriers() {
         let mut ends = vec![pair.run(client, offers)];
         let said = [pattern(numbers.below(700_000) as usize), pattern(numbers.below(700_000) as usize)];
         let late = numbers.below(2) == 1;
-        let applications = [(near, &said[0], &said[1]), (far, &said[1], &said[0])].map(|(socket, says, hears)| {
-            let (says, hears) = (says.clone(), hears.clone());
-            tokio::spawn(async move {
-                let (mut from, mut to) = socket.into_split();
-                let saying = tokio::spawn(async move {
-                    to.write_all(&says).await.expect("it goes on");
-                    to.shutdown().await.expect("it goes on");
-                    to
-                });
-                if late {
-                    sleep(Duration::from_millis(20)).await;
-                }
-                let mut heard = Vec::new();
-                from.read_to_end(&mut heard).await.expect("an end in order");
-                assert!(heard == hears, "{} of {} bytes", heard.len(), hears.len());
-                saying.await.expect("said")
-            })
-        });
+        let applications =
+            [(near, &said[0], &said[1]), (far, &said[1], &said[0])].map(|(socket, says, hears)| {
+                let (says, hears) = (says.clone(), hears.clone());
+                tokio::spawn(async move {
+                    let (mut from, mut to) = socket.into_split();
+                    let saying = tokio::spawn(async move {
+                        to.write_all(&says).await.expect("it goes on");
+                        to.shutdown().await.expect("it goes on");
+                        to
+                    });
+                    if late {
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                    let mut heard = Vec::new();
+                    from.read_to_end(&mut heard).await.expect("an end in order");
+                    assert!(heard == hears, "{} of {} bytes", heard.len(), hears.len());
+                    saying.await.expect("said")
+                })
+            });
         let mut carriers = 0;
         while !ends[0].is_finished() {
             assert!(carriers < 5000, "seed {seed} does not end");
@@ -222,7 +237,10 @@ async fn who_writes_without_a_carrier_is_stopped_and_not_dropped() {
     drop(saying.await.expect("said"));
     drop(far);
     for ended in [ended, begun.expect("begun")] {
-        assert_eq!(timeout(Duration::from_secs(10), ended).await.expect("in time").expect("no panic").map(|_| ()), Ok(()));
+        assert_eq!(
+            timeout(Duration::from_secs(10), ended).await.expect("in time").expect("no panic").map(|_| ()),
+            Ok(())
+        );
     }
 }
 
@@ -262,7 +280,13 @@ async fn a_stream_is_its_clients_and_no_others() {
         let mut near = near;
         read_answer(&mut near).await.expect("an answer").map_err(|refused| refused.to_string())
     };
-    let hello = |ticket: &Ticket, number, received| Hello { ticket: ticket.clone(), is_new: false, number, received, window: 9 };
+    let hello = |ticket: &Ticket, number, received| Hello {
+        ticket: ticket.clone(),
+        is_new: false,
+        number,
+        received,
+        window: 9,
+    };
     let other = Ticket::generate().expect("random bytes");
     let unknown = Err("the stream is not known here any more".to_owned());
     assert_eq!(asked("client", hello(&other, 9, 0)).await, unknown);
@@ -288,6 +312,55 @@ async fn a_stream_without_carriers_is_kept_as_long_as_was_said() {
     let (from, to) = tokio::io::split(near);
     let days = Duration::from_secs(7 * 24 * 3600);
     let ended = session.run(from, to, &mut offers, days, |_| {}).await;
-    assert_eq!(ended, Err(Lost("no way to the other end for 604800 s".into())));
+    assert_eq!(ended, Err(Lost("no way to the other end for 7 days".into())));
     assert!(begun.elapsed() >= days && begun.elapsed() < days + Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_carrier_that_brings_nothing_is_told_and_so_is_one_that_does_again() {
+    let session = Session::new(100);
+    let (offers, mut taken) = offers();
+    let (near, mut far) = duplex(1000);
+    let (recv, send) = tokio::io::split(near);
+    let welcome = Welcome { received: 0, begins: 0, window: 100 };
+    let carrier = Carrier::pipe(send, recv);
+    let offer = Offer { carrier, number: 1, name: "here", stand: Stand::Answered(welcome) };
+    offers.send(Ok(offer)).await.unwrap_or_else(|_| panic!("taken"));
+    let (application, mut outer) = duplex(1000);
+    let (from, to) = tokio::io::split(application);
+    let news = std::sync::Mutex::new(Vec::new());
+    let begun = Instant::now();
+    let told =
+        |news_: News| news.lock().expect("sound").push((begun.elapsed().as_secs(), format!("{news_:?}")));
+    let running = session.run(from, to, &mut taken, SILENCE, told);
+    let peer = async {
+        // Who expects nothing asks nothing.
+        sleep(Duration::from_secs(100)).await;
+        outer.write_all(b"a").await.expect("written");
+        sleep(Duration::from_secs(20)).await;
+        let mut said = [0; 5];
+        far.read_exact(&mut said).await.expect("said");
+        // A byte of data, and one question.
+        assert_eq!(said, [0, 0, 1, b'a', 4]);
+        far.write_all(&[5]).await.expect("written");
+        sleep(Duration::from_millis(500)).await;
+        far.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 1]).await.expect("written");
+        // Another question from outside is answered within a round trip.
+        let asked = async {
+            far.read_exact(&mut said[..1]).await.expect("said");
+            far.write_all(&[5]).await.expect("written");
+        };
+        let (silence, ()) = tokio::join!(session.silence(Duration::from_secs(1)), asked);
+        assert_eq!(silence, Duration::ZERO);
+        sleep(Duration::from_secs(100)).await;
+        let silence = session.silence(Duration::from_secs(1)).await;
+        assert!(silence >= Duration::from_secs(101), "{silence:?}");
+    };
+    tokio::select! {
+        ended = running => panic!("it has ended: {ended:?}"),
+        () = peer => {}
+    }
+    let news: Vec<_> = news.into_inner().expect("sound");
+    let expected = [(0, "Carried(\"here\")"), (104, "Stalled"), (120, "Goes")];
+    assert_eq!(news, expected.map(|(at, news)| (at, news.to_owned())));
 }
