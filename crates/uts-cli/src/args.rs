@@ -599,9 +599,19 @@ pub struct KeygenArgs {
 
 /// Options of `uts fingerprint`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts fingerprint
+  uts fingerprint ~/.ssh/id_ed25519.pub
+  uts fingerprint --as-ssh ~/.ssh/id_ed25519
+
+Peers of UTS know a key by the fingerprint without --as-ssh: ssh-keygen -l hashes
+keys in another form.")]
 pub struct FingerprintArgs {
-    /// File of the key [default: the user's key]
+    /// File of the key, or of a public key of ssh [default: the user's key]
     pub file: Option<PathBuf>,
+    /// Print the fingerprint that ssh-keygen -l prints of the key, which is to be of Ed25519
+    #[arg(long)]
+    pub as_ssh: bool,
 }
 
 /// Options of `uts completions`.
