@@ -107,6 +107,8 @@ pub struct Session {
     heard: Notify,
     /// When something has come last.
     heard_at: Mutex<Instant>,
+    /// The application says no more.
+    left: Notify,
     /// Both directions have ended.
     over: Notify,
 }
@@ -126,6 +128,7 @@ impl Session {
             asks: AtomicBool::new(false),
             heard: Notify::new(),
             heard_at: Mutex::new(Instant::now()),
+            left: Notify::new(),
             over: Notify::new(),
         }
     }
@@ -144,6 +147,11 @@ impl Session {
             Ok(()) => Duration::ZERO,
             Err(_) => self.heard_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed(),
         }
+    }
+
+    /// Waits until the application says no more.
+    pub async fn left(&self) {
+        self.left.notified().await;
     }
 
     /// Carries the stream between its application and the carriers that are offered, until both
@@ -202,6 +210,7 @@ impl Session {
             chunk.shrink_to(size);
         };
         self.memory().say_end(how);
+        self.left.notify_one();
         self.tell_said();
     }
 

@@ -519,11 +519,13 @@ fn sessions_are_listed_and_ended_at_their_host_and_here() {
     let told = run(world.here(env!("CARGO_BIN_EXE_uts"), &["ctl", &control.display().to_string()]));
     let says = |said: &Ended, part: &str| said.out.iter().any(|line| line.contains(part));
     assert!(says(&told, "there") && says(&told, "RTT ") && !says(&told, "was heard"), "{:?}", told.out);
-    let mut client = processes("ssh-keep", &world.place.path("home"));
-    assert_eq!(client.len(), 2);
-    // That of the first is the older.
-    client.sort_by_key(|process| process.parse::<u64>().expect("a number"));
-    assert!(Command::new("kill").args(["-9", &client[0]]).status().expect("run").success());
+    let parent = format!("\nPPid:\t{}\n", killed.child.id());
+    let mut clients = processes("ssh-keep", &world.place.path("home")).into_iter();
+    let client = clients.find(|process| {
+        fs::read_to_string(format!("/proc/{process}/status")).is_ok_and(|status| status.contains(&parent))
+    });
+    let client = client.expect("what keeps the first");
+    assert!(Command::new("kill").args(["-9", &client]).status().expect("run").success());
     drop(killed.to.take());
     killed.child.wait().expect("ended");
     let there = list(&["--list"]);

@@ -29,6 +29,9 @@ use uts_end::output::words;
 const COME_MAX: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// Time for which a way to the server is looked for once ssh has gone, to say so there. Chosen.
+const LEAVE_MAX: Duration = Duration::from_secs(600);
+
 /// Time that the server has to hear that the session is ended here.
 const END_MAX: Duration = Duration::from_secs(2);
 
@@ -134,6 +137,8 @@ async fn carry(
     tokio::pin!(running);
     let ended = tokio::select! {
         ended = &mut running => ended,
+        // Nobody waits for it any more; its server keeps it for a while.
+        () = async { session.left().await; sleep(LEAVE_MAX).await } => return Ok(()),
         () = async { tokio::select! { () = interrupted() => {}, () = board.ended() => {} } } => {
             // ssh hears it too, and nothing of ssh is heard any more.
             let _ = rustix::net::shutdown(&end, Shutdown::Both);
