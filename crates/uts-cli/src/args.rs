@@ -10,7 +10,7 @@ mod perf;
 mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
-pub use ssh::{SshArgs, SshServerArgs};
+pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
 
 /// The Universal Transport System.
@@ -55,6 +55,18 @@ pub enum Command {
     /// Server that `uts ssh` starts at the host
     #[command(hide = true)]
     SshServer(SshServerArgs),
+    /// Carry a session of `uts ssh` between a login and that server
+    #[command(hide = true)]
+    SshCarry(SshCarryArgs),
+    /// Keep a session of `uts ssh` here
+    #[command(hide = true)]
+    SshKeep(SshArgs),
+    /// Sessions of `uts ssh` that are kept at this host
+    #[command(hide = true)]
+    SshSessions(SshSessionsArgs),
+    /// Give ssh the connection of a session
+    #[command(hide = true)]
+    SshJoin(SshJoinArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
     Tunnel(TunnelArgs),
     /// Look at a tunnel that runs, and change it
@@ -386,9 +398,6 @@ pub struct PipeArgs {
     /// Keep the stream for this long while nothing is heard of the server, if the server does
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
-    /// Remove the file of --key once it was read, and its directory if that is all
-    #[arg(long, hide = true, requires = "key")]
-    pub key_once: bool,
 }
 
 /// Options of `uts parts`.
@@ -592,9 +601,19 @@ pub struct KeygenArgs {
 
 /// Options of `uts fingerprint`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts fingerprint
+  uts fingerprint ~/.ssh/id_ed25519.pub
+  uts fingerprint --as-ssh ~/.ssh/id_ed25519
+
+Peers of UTS know a key by the fingerprint without --as-ssh: ssh-keygen -l hashes
+keys in another form.")]
 pub struct FingerprintArgs {
-    /// File of the key [default: the user's key]
+    /// File of the key, or of a public key of ssh [default: the user's key]
     pub file: Option<PathBuf>,
+    /// Print the fingerprint that ssh-keygen -l prints of the key, which is to be of Ed25519
+    #[arg(long)]
+    pub as_ssh: bool,
 }
 
 /// Options of `uts completions`.

@@ -14,6 +14,7 @@ mod habits;
 mod link;
 pub mod perf;
 mod pipe;
+pub mod resumed;
 mod stream;
 pub mod target;
 #[cfg(test)]
@@ -73,6 +74,11 @@ fn command_line() -> impl Iterator<Item = OsString> {
     program.into_iter().chain(is_ssh.then(|| OsString::from("ssh"))).chain(words)
 }
 
+/// The words of the command line behind the command.
+fn words_of_command() -> impl Iterator<Item = OsString> {
+    command_line().skip(2)
+}
+
 fn carry_out(command: &Command) -> Result<(), Failure> {
     // What a thread may not do, those that it begins may not either: now there is one.
     let confined = match command {
@@ -98,6 +104,10 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Ssh(ssh) => cmd::ssh::run(ssh).await,
             Command::SshServer(server) => cmd::ssh::server::run(server, ready).await,
+            Command::SshCarry(carry) => cmd::ssh::carry::run(carry).await,
+            Command::SshKeep(ssh) => cmd::ssh::keeper::run(ssh).await,
+            Command::SshSessions(sessions) => cmd::ssh::sessions::run(sessions).await,
+            Command::SshJoin(join) => cmd::ssh::join::run(&join.socket),
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,

@@ -298,8 +298,8 @@ pub trait Transport: Send + Sync + 'static {
     fn listen(&self, options: &ListenOptions) -> impl Future<Output = Result<Self::Listener, String>> + Send;
     /// Makes a key unless there is one; its place, its fingerprint, and whether it is new.
     fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String>;
-    /// The fingerprint of a key.
-    fn fingerprint(&self, file: Option<&Path>) -> Result<String, String>;
+    /// The fingerprint of a key, or the one that ssh shows of it.
+    fn fingerprint(&self, file: Option<&Path>, is_of_ssh: bool) -> Result<String, String>;
     /// The profile that properties lead to on a path, as text or as one JSON object; or why a
     /// mechanism is not in it.
     fn explain(

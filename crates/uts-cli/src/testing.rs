@@ -135,7 +135,7 @@ impl Transport for Memory {
         Err("no keys in memory".into())
     }
 
-    fn fingerprint(&self, _: Option<&Path>) -> Result<String, String> {
+    fn fingerprint(&self, _: Option<&Path>, _: bool) -> Result<String, String> {
         Err("no keys in memory".into())
     }
 

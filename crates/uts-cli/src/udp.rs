@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uts::{
     ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
-    Trust, TrustError,
+    SshPublicKey, Trust, TrustError,
 };
 use uts_end::output;
 
@@ -101,9 +101,22 @@ impl Transport for Udp {
         Ok((file, identity.fingerprint().to_string(), new))
     }
 
-    fn fingerprint(&self, file: Option<&Path>) -> Result<String, String> {
+    fn fingerprint(&self, file: Option<&Path>, is_of_ssh: bool) -> Result<String, String> {
         let file = key_file(file)?;
-        Ok(Identity::load(&file).map_err(|e| e.to_string())?.fingerprint().to_string())
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let (own, of_ssh) = match text.lines().next().and_then(SshPublicKey::read) {
+            Some(public) => {
+                let public = public.map_err(|why| format!("{}: {why}", file.display()))?;
+                (public.fingerprint, Some(public.ssh_fingerprint))
+            }
+            None => {
+                let identity = Identity::load(&file).map_err(|e| e.to_string())?;
+                (identity.fingerprint(), identity.ssh_fingerprint())
+            }
+        };
+        let no_such = || format!("{}: ssh has no such key; only those of Ed25519 are both", file.display());
+        let shown = if is_of_ssh { of_ssh.ok_or_else(no_such)? } else { own };
+        Ok(shown.to_string())
     }
 
     fn explain(

@@ -241,6 +241,14 @@ fn program() {
         write("socks", name, &[&[5, 1, 0, 5, command, 0][..], target].concat());
     }
     write("socks", "datagram", b"\0\0\0\x03\x04name\x01\0query");
+    let hello = |number: u64| [&[5; 32][..], &[1], &number.to_be_bytes(), &[0; 8], &[0, 0, 0, 90]].concat();
+    for (name, frames) in [
+        ("both-ways", b"\0\0\x05hello\x01\0\0\0\0\0\0\0\x64\x02".as_slice()),
+        ("asked", b"\x04\x05\0\0\x01a\x03"),
+        ("lie", b"\x01\0\0\0\0\0\0\0\xff"),
+    ] {
+        write("streams", name, &[&hello(1), frames].concat());
+    }
     let said = |json: &str| [&(json.len() as u32).to_be_bytes()[..], json.as_bytes()].concat();
     for (name, json) in [
         ("time", r#""time""#),

@@ -73,6 +73,7 @@ targets! {
     openings = program::openings, 50, "what a flow of a tunnel begins with";
     tunnel_datagrams = program::datagrams, 50, "the first messages of a tunnel's flow of datagrams";
     socks = program::proxy, 50, "what a program says to the proxy of a tunnel, by TCP and by UDP";
+    streams = program::stream, 50, "what either end says on the carrier of a stream";
     perf = program::measurement, 50, "what the ends of a measurement say to each other";
     control = program::control, 20, "what a program says to the control socket of a tunnel";
     config = program::config, 20, "the user's file of settings";

@@ -11,6 +11,9 @@ use uts_cli::args::ReachArgs;
 use uts_cli::config::Config;
 use uts_cli::control;
 use uts_cli::perf;
+use uts_cli::resumed::memory::Memory;
+use uts_cli::resumed::wire::{Frame, read_frame};
+use uts_cli::resumed::{Hello, How};
 use uts_cli::target::Host;
 use uts_cli::tunnel::board::Board;
 use uts_cli::tunnel::datagrams::Beginning;
@@ -119,6 +122,38 @@ pub fn proxy(data: &[u8]) {
     if let Ok((place, head, content)) = now(associate::read(data)) {
         assert!(!place.host.is_empty() && place.port > 0, "{place}");
         assert_eq!([head, content].concat(), data);
+    }
+}
+
+/// Hears a client that asks for a stream, and then either end of one: what it says makes an end
+/// hold no more than it has room for, and changes nothing that was said.
+pub fn stream(data: &[u8]) {
+    const ROOM: u64 = 100;
+    let mut from = data;
+    let hello = now(Hello::read(&mut from));
+    let mut memory = Memory::new(ROOM as usize);
+    memory.on_window(hello.as_ref().map_or(ROOM as u32, |hello| hello.window));
+    memory.say(&[7; ROOM as usize]);
+    memory.say_end(How::Orderly);
+    let _ = hello.map(|hello| memory.welcome(hello.received));
+    let (mut come, mut content) = (0, Vec::new());
+    while let Ok(frame) = now(read_frame(&mut from, &mut content)) {
+        let heard = match frame {
+            Frame::Data(bytes) => memory.on_data(come, &content).map(|()| come += bytes as u64),
+            Frame::End(how) => memory.on_end(come, how).map(|()| come += 1),
+            Frame::Taken(position) => {
+                let mut sent = Vec::new();
+                let heard = memory.on_taken_by_peer(position);
+                let position = memory.put_next(&mut sent, position);
+                assert!(heard.is_err() || position <= ROOM + 1, "{position}");
+                heard
+            }
+            Frame::Ask | Frame::Here => Ok(()),
+        };
+        assert!(memory.received() <= ROOM + 1, "{} bytes are held", memory.received());
+        if heard.is_err() {
+            return;
+        }
     }
 }
 

@@ -173,6 +173,13 @@ impl Identity {
         self.fingerprint
     }
 
+    /// The fingerprint that ssh shows of the same key (`ssh-keygen -l`); `None` if it is of another
+    /// kind than Ed25519. It is another than [`Identity::fingerprint`], and only for comparison.
+    pub fn ssh_fingerprint(&self) -> Option<Fingerprint> {
+        let certificate = rustls::server::ParsedCertificate::try_from(self.certificates.first()?).ok()?;
+        crate::ssh_keys::fingerprint(certificate.subject_public_key_info().as_ref())
+    }
+
     pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.certificates.clone()
     }

@@ -83,6 +83,7 @@ pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
 pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
+pub use ssh_keys::SshPublicKey;
 pub use tls::KeyExchange;
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
 pub use trusted_file::{make_key_log, open_trusted};

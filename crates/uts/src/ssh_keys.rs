@@ -23,9 +23,45 @@ const BEGIN: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
 const END: &str = "-----END OPENSSH PRIVATE KEY-----";
 const MAGIC: &[u8] = b"openssh-key-v1\0";
 
+/// The fingerprint of a key as ssh shows it (`ssh-keygen -l`): over the form that ssh gives to
+/// keys. `None` if it is a key of another kind than Ed25519. `spki` is DER.
+pub(crate) fn fingerprint(spki: &[u8]) -> Option<Fingerprint> {
+    let key = spki.strip_prefix(&SPKI).filter(|key| key.len() == KEY_BYTES)?;
+    let text = |text: &[u8]| [&(text.len() as u32).to_be_bytes(), text].concat();
+    Some(Fingerprint::of_spki(&[text(KIND.as_bytes()), text(key)].concat()))
+}
+
+/// A public key of ssh, as in a line of a `.pub` file or of ssh's file of authorized keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SshPublicKey {
+    /// The fingerprint by which peers of UTS know the key.
+    pub fingerprint: Fingerprint,
+    /// The fingerprint that ssh shows.
+    pub ssh_fingerprint: Fingerprint,
+}
+
+impl SshPublicKey {
+    /// Reads a line. `None` if it is no such line.
+    ///
+    /// # Errors
+    /// It is one of another kind, or damaged, in words.
+    pub fn read(line: &str) -> Option<Result<SshPublicKey, String>> {
+        Some(spki(line)?.and_then(|(spki, _)| {
+            let ssh_fingerprint = fingerprint(&spki).ok_or("it is no key of Ed25519")?;
+            Ok(SshPublicKey { fingerprint: Fingerprint::of_spki(&spki), ssh_fingerprint })
+        }))
+    }
+}
+
 /// Reads a line as in a `.pub` file, or in ssh's file of authorized keys: the key's fingerprint,
 /// and what the line says about it. `None` if it is no such line.
 pub(crate) fn public(line: &str) -> Option<Result<(Fingerprint, &str), String>> {
+    Some(spki(line)?.map(|(spki, name)| (Fingerprint::of_spki(&spki), name)))
+}
+
+/// The same, with the key as DER of its SubjectPublicKeyInfo.
+fn spki(line: &str) -> Option<Result<(Vec<u8>, &str), String>> {
     let is_kind = |word: &&str| ["ssh-", "ecdsa-sha2-", "sk-"].iter().any(|kind| word.starts_with(kind));
     let kind = line.split_whitespace().find(is_kind)?;
     let Some(rest) = line.strip_prefix(kind) else {
@@ -38,7 +74,7 @@ pub(crate) fn public(line: &str) -> Option<Result<(Fingerprint, &str), String>> 
     let rest = rest.trim_start();
     let (blob, name) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     Some(match STANDARD.decode(blob).ok().as_deref().and_then(public_key) {
-        Some(key) => Ok((Fingerprint::of_spki(&[&SPKI[..], &key].concat()), name.trim())),
+        Some(key) => Ok(([&SPKI[..], &key].concat(), name.trim())),
         None => Err(format!("what follows {KIND} is no such key")),
     })
 }
@@ -134,6 +170,13 @@ mod tests {
         let keys = AuthorizedKeys::load(&keys).expect("keys");
         assert!(keys.len() == 1 && keys.contains(&key));
         assert_eq!(keys.name(&key), Some("me here"));
+        let shown = Command::new("ssh-keygen").args(["-l", "-E", "sha256", "-f"]).arg(&file).output();
+        let shown = String::from_utf8(shown.expect("started before").stdout).expect("text");
+        let shown: Fingerprint = shown.split(' ').nth(1).expect("a fingerprint").parse().expect("one");
+        assert_eq!(Identity::load(&file).expect("a key").ssh_fingerprint(), Some(shown));
+        let read = SshPublicKey::read(&line).expect("of ssh").expect("a key");
+        assert_eq!((read.fingerprint, read.ssh_fingerprint), (key, shown));
+        assert_ne!(key, shown);
         let (locked, _) = made(dir.path(), "ed25519", "a phrase").expect("made before");
         assert!(Identity::load(&locked).expect_err("locked").to_string().contains("encrypted"));
         let (other, rsa) = made(dir.path(), "ecdsa", "").expect("made before");

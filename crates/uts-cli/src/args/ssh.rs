@@ -15,12 +15,15 @@ use std::time::Duration;
   GIT_SSH_COMMAND='uts ssh' git clone host:repository
   rsync -e 'uts ssh' -a src host:dst
   ln -s $(which uts) ~/bin/uts-ssh; scp -S uts-ssh file host:
+  uts ssh --list host
 
 The session is ssh's own, with all options of ssh and the settings of
 ssh_config. It goes over UDP, and on when this host goes to another network. A
 first login by ssh starts a server at the host for this session; uts is put
-into ~/.cache/uts there if it is not in PATH. Where that or UDP does not work,
-plain ssh is run. Two logins ask for a password twice: use a key or an agent."
+into ~/.cache/uts there if it is not in PATH. Where UDP is blocked the session
+goes over the TCP connection of that login, and over UDP once it works. Where
+there can be no server, plain ssh is run. Two logins ask for a password twice:
+use a key or an agent."
 )]
 pub struct SshArgs {
     /// UDP ports of which the server takes the first that is free
@@ -29,15 +32,21 @@ pub struct SshArgs {
     /// Host or address at which the server's UDP ports are reached [default: that of ssh]
     #[arg(long, value_name = "HOST")]
     pub udp_host: Option<String>,
-    /// Try UDP for so long before plain ssh is run, as 3s
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = crate::given::lasting)]
+    /// Try UDP for so long before the session begins over ssh's TCP connection, as 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::given::lasting)]
     pub udp_wait: Duration,
-    /// Have the server end when it has had no client for so long, as 1min
+    /// Have the server end when no session has begun for so long, as 1min
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
     /// Keep the session for so long while nothing is heard of the other end, as 12h
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
+    /// Print the sessions that are kept at HOST for this user, or without HOST those of this host
+    #[arg(long, conflicts_with = "end")]
+    pub list: bool,
+    /// End the session of this name at HOST, or without HOST here; --list names them
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub end: Option<String>,
     /// Put no program at the server: use the one that is there, or plain ssh
     #[arg(long)]
     pub no_install: bool,
@@ -61,12 +70,45 @@ pub struct SshServerArgs {
     /// UDP ports of which the first that is free is taken
     #[arg(long, value_name = "FIRST-LAST", default_value = "60000-61000", value_parser = ports)]
     pub udp_ports: (u16, u16),
-    /// Time without a client after which the server ends
+    /// Time without a session after which the server ends
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = crate::given::lasting)]
     pub linger: Duration,
-    /// Time for which a client is kept that is not heard
+    /// Time for which a session is kept whose client is not heard
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
+}
+
+/// Options of what carries a session between a login and its server.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshCarryArgs {
+    /// Start the server first
+    #[arg(long)]
+    pub start: bool,
+    /// The server
+    #[command(flatten)]
+    pub server: SshServerArgs,
+}
+
+/// Options of the program that gives ssh its connection.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshJoinArgs {
+    /// Socket of the session
+    #[arg(value_name = "SOCKET")]
+    pub socket: std::path::PathBuf,
+}
+
+/// Options of what lists sessions at their host.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshSessionsArgs {
+    /// End the session of this name
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub end: Option<String>,
+}
+
+/// Reads the name of a session, which is a word for any shell.
+fn name(text: &str) -> Result<String, String> {
+    let is_one = (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric());
+    if is_one { Ok(text.to_owned()) } else { Err("write a name as --list prints it".to_owned()) }
 }
 
 /// Reads a range of ports, or one port.
@@ -105,6 +147,9 @@ mod tests {
             let rest: Vec<OsString> = of_ssh.split(' ').map(OsString::from).collect();
             assert_eq!(ssh.arguments, rest, "{line}");
             assert!(!ssh.no_install);
+        }
+        for wrong in ["", "a b", "../a", "'"] {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
         for wrong in ["9-7", "0-9", "a", "1-65536", ""] {
             assert!(ports(wrong).is_err(), "{wrong}");

@@ -67,7 +67,7 @@ pub struct TunnelArgs {
   uts ctl ~/.uts-tunnel end 17
   uts ctl /run/uts/control")]
 pub struct CtlArgs {
-    /// Socket of the tunnel or the server: the FILE of its --control
+    /// Socket of the tunnel or the server, the FILE of its --control, or of a session of `uts ssh`
     #[arg(value_name = "FILE")]
     pub socket: PathBuf,
     /// What to do [default: list]

@@ -23,8 +23,11 @@ pub async fn run(args: &CtlArgs) -> Result<(), Failure> {
     if args.json {
         lines::print_json(answer);
     } else if request == Request::List {
-        let is_server = answer.get("server").is_some();
-        let table = if is_server { server_table(&answer) } else { table(&answer) };
+        let table = match &answer {
+            session if session.get("session").is_some() => crate::cmd::ssh::line(session) + "\n",
+            server if server.get("server").is_some() => server_table(server),
+            tunnel => table(tunnel),
+        };
         lines::print(&(table + &bugs_line(&answer["bugs"])));
     }
     Ok(())

@@ -22,6 +22,6 @@ pub fn keygen<T: Transport>(transport: &T, args: &KeygenArgs) -> Result<(), Fail
 /// # Errors
 /// [`Failure::Failed`] when it cannot be read.
 pub fn fingerprint<T: Transport>(transport: &T, args: &FingerprintArgs) -> Result<(), Failure> {
-    lines::print(&transport.fingerprint(args.file.as_deref()).map_err(Failure::Failed)?);
+    lines::print(&transport.fingerprint(args.file.as_deref(), args.as_ssh).map_err(Failure::Failed)?);
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
-use super::ssh::remove_key;
 use super::{Failure, beside, interrupted, properties, reach};
 use crate::args::PipeArgs;
 use crate::link::{ConnectOptions, Link, LinkEvent, Transport};
@@ -36,21 +35,16 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     options.silence_max = args.silence;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
-    let link = reach::connect(transport, &host, &options, &mut interrupt).await;
+    let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
     // Nobody is asked, and nothing is learnt, beside.
     let again = ConnectOptions { interactive: false, accept_new: false, qlog: None, ..options.clone() };
-    if let Some(file) = options.key.as_deref().filter(|_| args.key_once) {
-        remove_key(file);
-    }
-    let link = link?;
     let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
     let flows = link.flows();
     let carried = tokio::select! {
         carried = carry(&*flows, &args.service, standard_input()) => carried,
         () = &mut interrupt => Err(End::Interrupted),
-        // It goes on for ever; a connection that it ends breaks the stream. The key of a session is
-        // not there any more, and its server forgets nothing as long as it lives.
-        () = beside::look(transport, &host, &again, &link), if !args.key_once => Ok(()),
+        // It goes on for ever; a connection that it ends breaks the stream.
+        () = beside::look(transport, &host, &again, &link) => Ok(()),
     };
     telling.abort();
     let ended = match carried {
@@ -82,7 +76,7 @@ pub(super) async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: S
 
 /// Why a stream has ended before its time.
 #[derive(Debug)]
-enum End {
+pub(super) enum End {
     Interrupted,
     /// The server said no.
     Refused(String),
@@ -129,7 +123,7 @@ async fn carry<F: Flows>(
     }
 }
 
-async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
+pub(super) async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let bytes = from.read(&mut chunk).await.map_err(End::Broken)?;
@@ -149,7 +143,7 @@ async fn copy_out(from: &mut (impl AsyncRead + Unpin)) -> Result<(), End> {
 
 /// Chunks of standard input. It is read by a thread that nobody waits for: a read that waits
 /// cannot be taken back.
-async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
+pub(super) async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     std::thread::spawn(move || {
         let mut chunk = vec![0; CHUNK_BYTES];

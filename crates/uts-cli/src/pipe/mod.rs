@@ -4,14 +4,16 @@
 //! A client asks for the service `pipe` in the handshake. Each flow of the connection is a stream.
 //! It begins with a request: a byte 1 (the version), a byte of length, and the name of a service of
 //! the server's. The server connects to that service, and answers (see [`crate::stream`]). Bytes
-//! follow both ways. Each direction ends by itself.
+//! follow both ways. Each direction ends by itself. With version 2 the flow is one carrier of a
+//! stream that outlives it (see [`crate::resumed`]).
 
 mod permitted;
 mod server;
 
 pub use permitted::{Permitted, Service};
-pub use server::serve;
+pub use server::{connect, serve};
 
+use crate::resumed::Hello;
 use crate::stream::{put_text, read_text};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,7 +21,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// What a client asks for in the handshake.
 pub const SERVICE: &str = "pipe";
 
+/// Versions of a request: of a stream that is the flow, and of one that the flow carries.
 const VERSION: u8 = 1;
+const VERSION_RESUMABLE: u8 = 2;
 
 /// The longest name of a service, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -35,17 +39,37 @@ pub async fn ask(send: &mut (impl AsyncWrite + Unpin), name: &str) -> io::Result
     send.flush().await
 }
 
+/// The request of a carrier for a stream that outlives it.
+pub fn resumable_request(name: &str, hello: &Hello) -> Vec<u8> {
+    let mut request = vec![VERSION_RESUMABLE];
+    put_text(&mut request, name, NAME_BYTES_MAX);
+    hello.emit(&mut request);
+    request
+}
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Name of the service.
+    pub service: String,
+    /// Words about the stream, if it is one that outlives the flow.
+    pub hello: Option<Hello>,
+}
+
 /// Reads what a client asks for.
 ///
 /// # Errors
-/// Those of the flow; [`io::ErrorKind::InvalidData`] if it is no request of this version.
-async fn read_request(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+/// Those of the flow; [`io::ErrorKind::InvalidData`] if it is no request of these versions.
+pub async fn read_request(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
     let version = recv.read_u8().await?;
-    if version != VERSION {
-        let why = format!("a request of version {version}; this server speaks version {VERSION}");
+    if ![VERSION, VERSION_RESUMABLE].contains(&version) {
+        let why =
+            format!("a request of version {version}; this server speaks {VERSION} and {VERSION_RESUMABLE}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
-    read_text(recv).await
+    let service = read_text(recv).await?;
+    let hello = if version == VERSION { None } else { Some(Hello::read(recv).await?) };
+    Ok(Asked { service, hello })
 }
 
 #[cfg(test)]
@@ -56,13 +80,18 @@ mod tests {
     async fn requests_are_read_as_they_were_written() {
         let (mut a, mut b) = tokio::io::duplex(1000);
         ask(&mut a, "ssh").await.unwrap();
-        assert_eq!(read_request(&mut b).await.unwrap(), "ssh");
+        assert_eq!(read_request(&mut b).await.unwrap(), Asked { service: "ssh".into(), hello: None });
+        let ticket = crate::resumed::Ticket::generate().unwrap();
+        let hello = Hello { ticket, is_new: true, number: 1, received: 0, window: 9 };
+        let request = resumable_request("git", &hello);
+        let asked = read_request(&mut &request[..]).await.unwrap();
+        assert_eq!(asked, Asked { service: "git".into(), hello: Some(hello) });
     }
 
     #[tokio::test]
     async fn what_is_no_request_is_said_in_words() {
         for (bytes, says) in
-            [(&[2, 0][..], "version 2"), (&[1, 2, 0xff, 0xff], "UTF-8"), (&[1, 9, b'a'], "early eof")]
+            [(&[3, 0][..], "version 3"), (&[1, 2, 0xff, 0xff], "UTF-8"), (&[1, 9, b'a'], "early eof")]
         {
             let error = read_request(&mut &*bytes).await.unwrap_err();
             assert!(error.to_string().contains(says), "{bytes:?}: {error}");

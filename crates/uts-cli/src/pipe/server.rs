@@ -54,7 +54,10 @@ async fn serve_stream<F: Flows>(
             let why = format!("{STREAMS_MAX} streams are open, which is the most for a client");
             Err(Refused { kind: Kind::NoRoom, why })
         }
-        Ok(name) => connect(permitted, &name, budget).await,
+        Ok(asked) if asked.hello.is_some() => {
+            Err(Refused::absent("streams that outlive their flows are not kept here"))
+        }
+        Ok(asked) => connect(permitted, &asked.service, budget).await,
         Err(error) => Err(Refused::absent(error.to_string())),
     };
     let held = budget.0.charge_up_to(Resource::Memory, AHEAD_BYTES_MIN, AHEAD_BYTES);
@@ -70,8 +73,15 @@ async fn serve_stream<F: Flows>(
     join(service, (&mut send, &mut recv), held.amount(), &[], |_, _, _| {}, |_| {}).await
 }
 
-/// Connects to a service. An error is for the client.
-async fn connect(permitted: &Permitted, name: &str, budget: &Budget) -> Result<(TcpStream, Charge), Refused> {
+/// Connects to a service.
+///
+/// # Errors
+/// One for the client.
+pub async fn connect(
+    permitted: &Permitted,
+    name: &str,
+    budget: &Budget,
+) -> Result<(TcpStream, Charge), Refused> {
     let (host, port) = permitted.address(name).map_err(Refused::absent)?;
     let socket = budget.socket().map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() })?;
     // Where it is, is not for the client to know.

@@ -175,6 +175,8 @@ fn a_server_lets_in_only_the_keys_that_it_lists() {
     let place = Place::new();
     let file = place.write("a", b"content");
     let [mine, other] = ["mine", "other"].map(|name| place.run(&["keygen", name]).ok().out.remove(0));
+    let of_ssh = place.run(&["fingerprint", "--as-ssh", "mine"]);
+    assert!(of_ssh.status == 0 && of_ssh.out != [mine.clone()], "{:?} {}", of_ssh.out, of_ssh.err);
     assert_eq!(place.run(&["fingerprint", "mine"]).ok().out, std::slice::from_ref(&mine));
     place.write("keys", format!("# let in\n{mine} me\n").as_bytes());
     let mut server = place.serve(&["--authorized-keys", "keys"]);

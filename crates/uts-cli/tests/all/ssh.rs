@@ -1,14 +1,16 @@
 //! `uts ssh`, with a real ssh and a real sshd: whatever ssh does, over UDP, and without it where
 //! that does not go.
 
-use crate::common::sshd::sshd_with;
+use crate::common::far::{Far, THERE};
+use crate::common::sshd::sshd_at;
 use crate::common::tunnel::{ask, connect, echo, free_port};
-use crate::common::{Ended, PATIENCE, Place, Running};
+use crate::common::{Ended, PATIENCE, Place, Running, in_own_namespace, pattern};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A user here, and a host with an sshd where `uts` may be in PATH.
@@ -21,8 +23,19 @@ struct World {
 impl World {
     /// `None` where there is no sshd, which was told.
     fn new(has_uts: bool, settings: &[(&str, &str)]) -> Option<World> {
+        World::at("127.0.0.1", &[], has_uts, settings)
+    }
+
+    /// A host in another network.
+    fn behind(far: &Far) -> Option<World> {
+        let within = far.within();
+        let by: Vec<&str> = within.split(' ').collect();
+        World::at(THERE, &by, true, &[])
+    }
+
+    fn at(address: &str, by: &[&str], has_uts: bool, settings: &[(&str, &str)]) -> Option<World> {
         let place = Place::new();
-        for dir in ["far/bin", "tmp", "home", "near"] {
+        for dir in ["far/bin", "far/tmp", "tmp", "home", "near"] {
             fs::create_dir_all(place.path(dir)).expect("made");
         }
         if has_uts {
@@ -30,11 +43,12 @@ impl World {
         }
         symlink(env!("CARGO_BIN_EXE_uts"), place.path("near/uts-ssh")).expect("linked");
         let far = place.path("far").display().to_string();
-        let environment = format!("HOME={far} PATH={far}/bin:/usr/bin:/bin");
-        let (sshd, port) = sshd_with(&place, &[&[("SetEnv", environment.as_str())], settings].concat())?;
+        let environment = format!("HOME={far} TMPDIR={far}/tmp PATH={far}/bin:/usr/bin:/bin");
+        let settings = [&[("SetEnv", environment.as_str())], settings].concat();
+        let (sshd, port) = sshd_at(&place, address, by, &settings)?;
         let key = place.path("user_key").display().to_string();
         let config = format!(
-            "Host there\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  \
+            "Host there\n  HostName {address}\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n  \
              BatchMode yes\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
         );
         let config = place.write("ssh_config", config.as_bytes());
@@ -75,11 +89,28 @@ impl World {
         }
     }
 
+    /// Nothing of a session is left, here or there. What keeps one ends a little after it.
     #[track_caller]
-    fn assert_no_keys(&self) {
-        let left: Vec<_> = fs::read_dir(self.place.path("tmp")).expect("a folder").flatten().collect();
-        assert!(left.is_empty(), "{left:?}");
+    fn assert_nothing_left(&self) {
+        let left = || -> Vec<_> {
+            let own = format!("uts-ssh-{}", user());
+            let dirs =
+                ["tmp", &format!("tmp/{own}"), &format!("far/tmp/{own}")].map(|dir| self.place.path(dir));
+            let left = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+            // The directory for all of a user's sessions stays.
+            left.filter(|entry| entry.file_name() != own.as_str()).collect()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !left().is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", left());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
+}
+
+/// The number of this user.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 impl Drop for World {
@@ -111,9 +142,9 @@ fn output_and_status_are_those_of_ssh_and_nothing_is_left_behind() {
     );
     // Options may stand behind the host.
     let ended = run(world.ssh(&linger, &["there", "-v", "-tt", "tty; kill -TERM $$"]));
-    assert!(ended.err.contains("Executing proxy command: "), "{}", ended.err);
+    assert!(ended.err.contains("Executing proxy dialer command: "), "{}", ended.err);
     assert!(ended.out[0].starts_with("/dev/pts/") && ended.status == 255, "{:?} {}", ended.out, ended.status);
-    world.assert_no_keys();
+    world.assert_nothing_left();
     assert!(!world.place.path("far/.cache").exists(), "uts is in PATH there");
     world.await_no_servers();
 }
@@ -161,7 +192,7 @@ fn git_rsync_and_scp_take_it_for_ssh() {
     if done("rsync", &["-a", &file, &target("by-rsync")]) {
         assert_eq!(world.place.read("by-rsync"), b"content");
     }
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 #[test]
@@ -185,27 +216,43 @@ fn the_program_is_put_where_it_is_not_and_found_there_again() {
     world.await_no_servers();
 }
 
+/// Nobody answers there (RFC 5737).
+const NOWHERE: [&str; 4] = ["--udp-host", "192.0.2.1", "--udp-wait", "300ms"];
+
 #[test]
-fn where_udp_does_not_go_it_is_plain_ssh() {
+fn where_udp_does_not_go_it_goes_over_the_login() {
     let Some(world) = World::new(true, &[]) else { return };
-    // Nobody answers there (RFC 5737).
-    let nowhere = ["--linger", "1s", "--udp-host", "192.0.2.1", "--udp-wait", "1s"];
+    let data: Vec<u8> = (0..10 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let mut command = world.ssh(&NOWHERE, &["there", "cat; exit 5"]);
+    command.stdin(fs::File::open(world.place.write("asked", &data)).expect("opened"));
+    let ended = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    assert!(ended.stdout == data, "{} bytes", ended.stdout.len());
+    assert!(
+        said.contains("UDP does not get through") && said.contains("over ssh's TCP connection"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let quiet = run(world.ssh(&NOWHERE, &["-q", "there", "exit 5"]));
+    assert_eq!((quiet.status, quiet.err.as_str()), (5, ""));
+    world.await_no_servers();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn where_there_can_be_no_server_it_is_plain_ssh() {
+    let Some(world) = World::new(true, &[]) else { return };
     // Ports that are taken, of which the server says it.
     let taken = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).expect("bound");
     let port = taken.local_addr().expect("an address").port().to_string();
-    for (own, why) in
-        [(&nowhere[..], "UDP does not get through"), (&["--udp-ports", &port], "no free UDP port")]
-    {
-        let mut command = world.ssh(own, &["there", "cat; exit 5"]);
-        command.stdin(fs::File::open(world.place.write("asked", b"hello\n")).expect("opened"));
-        let ended = run(command);
-        assert_eq!((ended.status, &ended.out[..]), (5, &["hello".to_owned()][..]), "{}", ended.err);
-        assert!(ended.err.contains(why) && ended.err.contains("plain ssh"), "{}", ended.err);
-        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-        let quiet = run(world.ssh(own, &["-q", "there", "exit 5"]));
-        assert_eq!((quiet.status, quiet.err.as_str()), (5, ""));
-    }
-    world.assert_no_keys();
+    let mut command = world.ssh(&["--udp-ports", &port], &["there", "cat; exit 5"]);
+    command.stdin(fs::File::open(world.place.write("asked", b"hello\n")).expect("opened"));
+    let ended = run(command);
+    assert_eq!((ended.status, &ended.out[..]), (5, &["hello".to_owned()][..]), "{}", ended.err);
+    assert!(ended.err.contains("no free UDP port") && ended.err.contains("plain ssh"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    world.assert_nothing_left();
     world.await_no_servers();
 }
 
@@ -226,7 +273,7 @@ fn what_ssh_cannot_do_it_says_itself() {
     assert!(ended.out.contains(&"hostname 127.0.0.1".to_owned()), "{:?}", ended.out);
     let ended = run(world.ssh(&["--ssh", "nowhere"], &["there"]));
     assert!(ended.status == 1 && ended.err.contains("cannot run nowhere: no such file"), "{}", ended.err);
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 /// As the accounts of those who host repositories.
@@ -265,7 +312,7 @@ fn forwards_go_along_and_so_does_a_session_in_the_background() {
     assert_eq!(ask(connect(there), b"through the session").expect("answered"), b"through the session");
     fs::remove_file(&mark).expect("removed");
     world.await_no_servers();
-    world.assert_no_keys();
+    world.assert_nothing_left();
 }
 
 /// A master that carries sessions carries this one too; who becomes one goes over UDP.
@@ -299,23 +346,57 @@ fn processes(word: &str, home: &std::path::Path) -> Vec<String> {
     found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less.
+/// A session of which each line is answered.
+struct Talk {
+    child: Child,
+    to: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: u32,
+}
+
+impl Talk {
+    fn new(world: &World, own: &[&str]) -> Talk {
+        let mut command = world.ssh(own, &["-T", "there", "while read -r line; do echo \"got $line\"; done"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Talk { child, to, lines, said: 0 }
+    }
+
+    /// Says a line, and waits for the answer.
+    #[track_caller]
+    fn ask(&mut self) {
+        self.said += 1;
+        writeln!(self.to.as_mut().expect("it goes on"), "line {}", self.said).expect("written");
+        let answer = self.lines.recv_timeout(PATIENCE);
+        let ended = self.child.try_wait().expect("a process");
+        assert_eq!(answer, Ok(format!("got line {}", self.said)), "{ended:?}");
+    }
+
+    /// Says no more, and waits for the end. Returns what was said to people.
+    fn end(mut self) -> String {
+        drop(self.to.take());
+        assert!(self.lines.recv_timeout(PATIENCE).is_err());
+        let ended = self.child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "{said}");
+        said
+    }
+}
+
+/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less, and
+/// for longer, so that the other gives the connection up and comes to the session by another.
 #[test]
 fn a_session_goes_on_where_its_ends_were_stopped() {
     let Some(world) = World::new(true, &[]) else { return };
-    let mut command = world.ssh(
-        &["--linger", "1s", "--silence", "4s"],
-        &["-T", "there", "while read -r line; do echo \"got $line\"; done"],
-    );
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("started");
-    let (mut to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-    let mut lines = BufReader::new(from).lines();
-    for (round, (stops_client, stopped)) in [(true, 10), (false, 2), (true, 10)].into_iter().enumerate() {
-        writeln!(to, "line {round}").expect("written");
-        let line = lines.next().expect("the session goes on").expect("text");
-        assert_eq!(line, format!("got line {round}"));
-        let client = processes("--key-once", &world.place.path("home"));
+    let mut talk = Talk::new(&world, &["--silence", "4s"]);
+    for (stops_client, stopped) in [(true, 10), (false, 2), (true, 10), (false, 7)] {
+        talk.ask();
+        let client = processes("ssh-keep", &world.place.path("home"));
         assert!(!client.is_empty() && !world.servers().is_empty(), "{client:?}");
         let all = [if stops_client { client } else { Vec::new() }, world.servers()].concat();
         for signal in ["-STOP", "-CONT"] {
@@ -326,12 +407,148 @@ fn a_session_goes_on_where_its_ends_were_stopped() {
                 std::thread::sleep(Duration::from_secs(stopped));
             }
         }
+        talk.ask();
+    }
+    assert_eq!(talk.end(), "");
+    world.await_no_servers();
+}
+
+/// Neither way is there for a while, and then it is another. Later logins ask nobody.
+#[test]
+fn a_session_goes_on_by_whatever_way_there_is() {
+    if !in_own_namespace("-mn", module_path!(), "a_session_goes_on_by_whatever_way_there_is") {
+        return;
+    }
+    let far = Far::new();
+    let Some(world) = World::behind(&far) else { return };
+    let mut talk = Talk::new(&world, &[]);
+    talk.ask();
+    // The login that has begun it waits beside.
+    far.swallows("udp");
+    talk.ask();
+    far.lets_through("udp");
+    far.swallows("tcp");
+    talk.ask();
+    // It has gone with its connection: there is another.
+    far.swallows("udp");
+    far.lets_through("tcp");
+    talk.ask();
+    far.swallows("tcp");
+    std::thread::sleep(Duration::from_secs(5));
+    far.lets_through("udp");
+    talk.ask();
+    far.falls_silent();
+    far.lets_through("tcp");
+    talk.ask();
+    far.changes_address();
+    talk.ask();
+    assert_eq!(talk.end(), "");
+    world.await_no_servers();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
+    if !in_own_namespace(
+        "-mn",
+        module_path!(),
+        "a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost",
+    ) {
+        return;
+    }
+    let far = Far::new();
+    let Some(world) = World::behind(&far) else { return };
+    far.swallows("udp");
+    let mut command = world.ssh(&["--udp-wait", "300ms"], &["-T", "there", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    let (mut to, mut from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let data = pattern(12 << 20);
+    let reading = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        from.read_to_end(&mut back).map(|_| back)
+    });
+    let changes: [&dyn Fn(); 6] = [
+        &|| {},
+        &|| far.lets_through("udp"),
+        &|| far.swallows("tcp"),
+        &|| far.changes_address(),
+        &|| far.lets_through("tcp"),
+        &|| far.swallows("udp"),
+    ];
+    for (piece, change) in data.chunks(data.len() / changes.len()).zip(changes) {
+        let (first, second) = piece.split_at(piece.len() / 2);
+        to.write_all(first).expect("it goes on");
+        change();
+        to.write_all(second).expect("it goes on");
     }
     drop(to);
-    assert!(lines.next().is_none());
+    let back = reading.join().expect("read").expect("read");
+    assert!(back == data, "{} bytes", back.len());
     let ended = child.wait_with_output().expect("it ends");
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("over ssh's TCP connection"), "{said}");
     world.await_no_servers();
+}
+
+/// A client that was killed takes no leave: its session is there, and is seen, and can be ended.
+#[test]
+fn sessions_are_listed_and_ended_at_their_host_and_here() {
+    let Some(world) = World::new(true, &[]) else { return };
+    let list = |args: &[&str]| {
+        let mut command = world.ssh(args, &["there"]);
+        command.stdin(Stdio::null());
+        run(command)
+    };
+    let here = |args: &[&str]| run(world.here(env!("CARGO_BIN_EXE_uts"), &[&["ssh"], args].concat()));
+    let none = list(&["--list"]);
+    assert_eq!((none.status, none.out.len()), (0, 0), "{}", none.err);
+    assert!(none.err.contains("no sessions"), "{}", none.err);
+    let (mut killed, mut talk) = (Talk::new(&world, &[]), Talk::new(&world, &NOWHERE));
+    killed.ask();
+    talk.ask();
+    let local = here(&["--list"]);
+    assert!(local.status == 0 && local.out.len() == 2, "{:?} {}", local.out, local.err);
+    let of = |way: &str, out: &[String]| {
+        let found = out.iter().find(|line| line.contains(&format!("{way} for ")));
+        found.and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("{out:?}")).to_owned()
+    };
+    let (by_udp, by_tcp) = (of("UDP", &local.out), of("TCP", &local.out));
+    let control = world.place.path("tmp").join(format!("uts-ssh-{}/{by_udp}.here", user()));
+    let told = run(world.here(env!("CARGO_BIN_EXE_uts"), &["ctl", &control.display().to_string()]));
+    let says = |said: &Ended, part: &str| said.out.iter().any(|line| line.contains(part));
+    assert!(says(&told, "there") && says(&told, "RTT ") && !says(&told, "was heard"), "{:?}", told.out);
+    let parent = format!("\nPPid:\t{}\n", killed.child.id());
+    let mut clients = processes("ssh-keep", &world.place.path("home")).into_iter();
+    let client = clients.find(|process| {
+        fs::read_to_string(format!("/proc/{process}/status")).is_ok_and(|status| status.contains(&parent))
+    });
+    let client = client.expect("what keeps the first");
+    assert!(Command::new("kill").args(["-9", &client]).status().expect("run").success());
+    drop(killed.to.take());
+    killed.child.wait().expect("ended");
+    let there = list(&["--list"]);
+    assert!(there.status == 0 && there.out.len() == 2, "{:?} {}", there.out, there.err);
+    let dead = there.out.iter().find(|line| line.contains("was heard")).expect("one is silent");
+    assert!(dead.starts_with(&by_udp), "{dead}");
+    let ended = list(&["--end", &by_udp]);
+    assert_eq!((ended.status, &ended.out[..]), (0, &[format!("{by_udp} is ended")][..]), "{}", ended.err);
+    let again = list(&["--end", &by_udp]);
+    assert!(again.status == 1 && again.err.contains("no session"), "{} {}", again.status, again.err);
+    let deadline = Instant::now() + PATIENCE;
+    while world.servers().len() != 1 {
+        assert!(Instant::now() < deadline, "{:?}", world.servers());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    talk.ask();
+    // Ended here, it ends there too.
+    assert_eq!(here(&["--end", &by_tcp]).status, 0);
+    assert!(!talk.child.wait().expect("ended").success());
+    world.await_no_servers();
+    here(&["--list"]);
+    let left = world.place.path("tmp").join(format!("uts-ssh-{}", user()));
+    assert_eq!(fs::read_dir(left).expect("a folder").count(), 0);
 }
 
 /// A client that is killed takes no leave; one that ends in order does.

@@ -1,6 +1,7 @@
 //! The login that starts the server: the user's ssh runs a few lines of shell, which find `uts` or
 //! take it, and start it. What is said goes over ssh's standard output, in lines that begin with
-//! [`MARK`]; all others are left alone, as those of files that a shell reads at first.
+//! [`MARK`]; all others are left alone, as those of files that a shell reads at first. Then the
+//! login leads to the server: it is a [`Pipe`]. A later login leads to the same server.
 
 use super::{Called, Settings, VERSION};
 use crate::args::SshArgs;
@@ -19,7 +20,7 @@ use uts_end::output::{self, Output};
 use uts_units::show;
 
 /// The beginning of each line that is meant for us.
-const MARK: &str = "uts-ssh ";
+pub const MARK: &str = "uts-ssh ";
 
 /// Time that the host has for an answer once ssh has logged in. A shell may read much at first.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -35,7 +36,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const SCRIPT: &str = r#"
     go() {
       "$1" ssh-server --speaks @VERSION@ >/dev/null 2>&1 </dev/null || return 0;
-      "$1" ssh-server --client @CLIENT@ --udp-ports @PORTS@ --linger @LINGER@ --silence @SILENCE@ </dev/null & exit 0;
+      exec "$1" ssh-carry --client @CLIENT@ @OPTIONS@;
     };
     clean() { rm -f "$t"; };
     go uts;
@@ -49,7 +50,7 @@ const SCRIPT: &str = r#"
     echo "uts-ssh send";
     head -c "$s" >"$t";
     case "$( (sha256sum || shasum -a 256) 2>/dev/null <"$t")" in
-      "$h "*) chmod 700 "$t" && mv -f "$t" "$f" && go "$f"; echo "uts-ssh failed it does not run there";;
+      "$h "*) chmod 700 "$t" && mv -f "$t" "$f" && trap - EXIT && go "$f"; echo "uts-ssh failed it does not run there";;
       *) echo "uts-ssh failed it has not arrived whole";;
     esac
 "#;
@@ -70,7 +71,25 @@ pub enum Wrong {
     NoLogin(u8),
     /// ssh logs in, but there is no server, in words.
     NoServer(String),
+    /// There is the host, and no server of this session any more.
+    Gone,
+    /// The host lets nobody in who is not asked.
+    Denied,
 }
+
+/// True if ssh says that another try would end as this one. Hosts count such tries, and lock
+/// out who has many.
+fn is_denied(said: &str) -> bool {
+    ["Permission denied", "Too many authentication failures", "Host key verification failed"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
+/// Words of a host that has no server of the session.
+const GONE: &str = "the session is not there any more";
+
+/// Time that a later login may take. Chosen: much longer than one takes.
+const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// A login.
 pub struct Login<'a> {
@@ -81,24 +100,61 @@ pub struct Login<'a> {
     pub client: Fingerprint,
 }
 
+/// Purpose of a login.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// To start a server.
+    Start,
+    /// To come to the one that was started. Nobody is asked anything.
+    Again,
+}
+
 impl Login<'_> {
     /// Logs in and starts a server.
     ///
     /// # Errors
     /// See [`Wrong`].
-    pub async fn run(&self, tell: &impl Fn(&str)) -> Result<Place, Wrong> {
-        let mut command = Command::new(&self.args.ssh);
-        command.args(self.options()).args(self.called.login(&self.script()));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let no = |error: std::io::Error| Wrong::NoServer(output::words(&error));
-        let mut ssh =
-            Talk::new(command.spawn().map_err(no)?).ok_or_else(|| Wrong::NoServer("no pipes".into()))?;
-        let started = self.talk(&mut ssh, tell).await;
-        ssh.end(started).await
+    pub async fn run(&self, tell: &impl Fn(&str)) -> Result<(Place, Pipe), Wrong> {
+        let mut ssh = self.begin(For::Start)?;
+        match self.talk(&mut ssh, For::Start, tell).await {
+            Ok(Some(place)) => Ok((place, ssh.into_pipe().ok_or_else(|| Wrong::NoServer("no pipe".into()))?)),
+            Ok(None) => Err(ssh.end("it starts none".into()).await),
+            Err(why) => Err(ssh.end(why).await),
+        }
     }
 
-    /// Options that make it a login alone. Only those that this ssh knows.
-    fn options(&self) -> Vec<String> {
+    /// Logs in again, to the server that was started. Nothing is told, and nobody is asked.
+    ///
+    /// # Errors
+    /// See [`Wrong`].
+    pub async fn again(&self) -> Result<Pipe, Wrong> {
+        let mut ssh = self.begin(For::Again)?;
+        // What is wrong with it is not for the session's terminal.
+        ssh.is_in.store(true, Ordering::Relaxed);
+        match timeout(AGAIN_MAX, self.talk(&mut ssh, For::Again, &|_| {})).await {
+            Ok(Ok(_)) => ssh.into_pipe().ok_or_else(|| Wrong::NoServer("no pipe".into())),
+            Ok(Err(why)) if why == GONE => Err(Wrong::Gone),
+            Ok(Err(why)) => Err(match ssh.end(why).await {
+                Wrong::NoServer(why) if is_denied(&why) => Wrong::Denied,
+                wrong => wrong,
+            }),
+            Err(_) => Err(Wrong::NoServer("no answer".into())),
+        }
+    }
+
+    fn begin(&self, what_for: For) -> Result<Talk, Wrong> {
+        let mut command = Command::new(&self.args.ssh);
+        command
+            .args(Self::options(self.settings, what_for == For::Again))
+            .args(self.called.login(&self.script(what_for)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let child = command.spawn().map_err(|error| Wrong::NoServer(output::words(&error)))?;
+        Talk::new(child).ok_or_else(|| Wrong::NoServer("no pipes".into()))
+    }
+
+    /// Options that make it a login alone, and if it `is_again`, one that asks nobody. Only those
+    /// that this ssh knows.
+    pub fn options(settings: &Settings, is_again: bool) -> Vec<String> {
         // It says that it is in: what goes wrong later is not of the login.
         let always = [
             "PermitLocalCommand=yes",
@@ -115,26 +171,39 @@ impl Login<'_> {
             ["RemoteCommand=none", "SessionType=default", "StdinNull=no", "ForkAfterAuthentication=no"];
         let is_known = |option: &&str| {
             let name = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            self.settings.get(&name).is_some()
+            settings.get(&name).is_some()
         };
-        let options = always.into_iter().chain(known.into_iter().filter(is_known));
+        let quiet: &[&str] =
+            if is_again { &["BatchMode=yes", "ConnectTimeout=10", "ConnectionAttempts=1"] } else { &[] };
+        let options = quiet.iter().copied().chain(always).chain(known.into_iter().filter(is_known));
         options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
 
     /// Script that is run at the host, as one word in one line.
-    fn script(&self) -> String {
+    fn script(&self, what_for: For) -> String {
         let (first, last) = self.args.udp_ports;
+        let (silence, linger) = (self.args.silence.as_millis(), self.args.linger.as_millis());
+        let options = match what_for {
+            For::Start => {
+                format!("--start --udp-ports {first}-{last} --linger {linger}ms --silence {silence}ms")
+            }
+            For::Again => String::new(),
+        };
         let script = SCRIPT
             .replace("@VERSION@", &VERSION.to_string())
             .replace("@CLIENT@", &self.client.to_string())
-            .replace("@PORTS@", &format!("{first}-{last}"))
-            .replace("@SILENCE@", &format!("{}ms", self.args.silence.as_millis()))
-            .replace("@LINGER@", &format!("{}ms", self.args.linger.as_millis()));
+            .replace("@OPTIONS@", &options);
         let line = script.split_whitespace().collect::<Vec<_>>().join(" ");
         format!("exec sh -c '{line}'")
     }
 
-    async fn talk(&self, ssh: &mut Talk, tell: &impl Fn(&str)) -> Result<Place, String> {
+    /// Listens until the login leads to the server. Returns its place if it was started.
+    async fn talk(
+        &self,
+        ssh: &mut Talk,
+        what_for: For,
+        tell: &impl Fn(&str),
+    ) -> Result<Option<Place>, String> {
         let mut limit = None;
         loop {
             let said = ssh.next(limit).await?;
@@ -151,12 +220,24 @@ impl Login<'_> {
                     tell(&format!("putting uts into ~/.cache/uts there ({})", show::bytes(bytes)));
                     ssh.send().await?;
                 }
-                "at" => return place(rest).ok_or_else(|| format!("it says `{rest}`")),
+                "at" if what_for == For::Start => {
+                    return place(rest).map(Some).ok_or_else(|| format!("it says `{rest}`"));
+                }
+                "here" if what_for == For::Again => return Ok(None),
+                "gone" => return Err(GONE.to_owned()),
                 "failed" => return Err(rest.to_owned()),
                 _ => {}
             }
         }
     }
+}
+
+/// A login that leads to the server: both ways of it. It ends when this is dropped.
+pub struct Pipe {
+    /// The program, which is ended with this.
+    pub child: Child,
+    pub send: ChildStdin,
+    pub recv: BufReader<tokio::io::Take<ChildStdout>>,
 }
 
 /// Place of a server, as it says it.
@@ -250,8 +331,15 @@ impl Talk {
         written.await.map_err(|error| output::words(&error))
     }
 
-    /// Waits for the end of ssh.
-    async fn end(mut self, started: Result<Place, String>) -> Result<Place, Wrong> {
+    /// The login as a way to the server: no line is for us any more.
+    fn into_pipe(self) -> Option<Pipe> {
+        let mut recv = self.lines.into_inner();
+        recv.get_mut().set_limit(u64::MAX);
+        Some(Pipe { child: self.child, send: self.stdin?, recv })
+    }
+
+    /// Waits for the end of ssh, and says what was wrong.
+    async fn end(mut self, why: String) -> Wrong {
         // At the end of its input, what is run at the host ends.
         drop(self.stdin.take());
         let status = timeout(END_MAX, self.child.wait()).await;
@@ -261,13 +349,10 @@ impl Talk {
         // What it has said last is on its way.
         let _ = timeout(END_MAX, &mut self.passing).await;
         let status = status.ok().and_then(Result::ok).and_then(|status| status.code());
-        match (started, status) {
-            (Ok(place), _) => Ok(place),
-            (Err(_), Some(255)) if !self.is_in.load(Ordering::Relaxed) => Err(Wrong::NoLogin(255)),
-            (Err(why), _) => {
-                Err(Wrong::NoServer(self.last_error().map_or(why.clone(), |last| format!("{why} ({last})"))))
-            }
+        if status == Some(255) && !self.is_in.load(Ordering::Relaxed) {
+            return Wrong::NoLogin(255);
         }
+        Wrong::NoServer(self.last_error().map_or(why.clone(), |last| format!("{why} ({last})")))
     }
 
     /// The last line of the host's standard error.
@@ -304,6 +389,12 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         let checked = shell.arg("-nc").arg(SCRIPT.split_whitespace().collect::<Vec<_>>().join(" "));
         assert!(checked.status().expect("a shell").success());
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_from_who_finds_no_way() {
+        assert!(is_denied("it starts none (me@host: Permission denied (publickey,password).)"));
+        assert!(!is_denied("it starts none (ssh: connect to host a port 22: Connection timed out)"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
 
+pub mod far;
 pub mod sshd;
 pub mod tunnel;
 

@@ -14,6 +14,11 @@ pub fn sshd(place: &Place) -> Option<(Running, u16)> {
 
 /// The same with more settings.
 pub fn sshd_with(place: &Place, more: &[(&str, &str)]) -> Option<(Running, u16)> {
+    sshd_at(place, "127.0.0.1", &[], more)
+}
+
+/// The same at another address, and by a command line that begins so.
+pub fn sshd_at(place: &Place, at: &str, by: &[&str], more: &[(&str, &str)]) -> Option<(Running, u16)> {
     let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| Path::new(path).exists());
     let (Some(sshd), Ok(ssh)) = (sshd, Command::new("ssh").arg("-V").output()) else {
         println!("skipped: OpenSSH is not installed (Debian: apt install openssh-server)");
@@ -32,7 +37,7 @@ pub fn sshd_with(place: &Place, more: &[(&str, &str)]) -> Option<(Running, u16)>
     let settings = [
         option("HostKey", &file("host_key")),
         option("AuthorizedKeysFile", &file("user_key.pub")),
-        option("ListenAddress", "127.0.0.1"),
+        option("ListenAddress", at),
         option("StrictModes", "no"),
         option("PidFile", "none"),
         option("UsePAM", "no"),
@@ -44,7 +49,8 @@ pub fn sshd_with(place: &Place, more: &[(&str, &str)]) -> Option<(Running, u16)>
     ];
     // It wants this directory of root, and nobody else can make it.
     let _ = fs::create_dir("/run/sshd");
-    let mut command = Command::new(sshd);
+    let mut command = Command::new(by.first().unwrap_or(&sshd));
+    command.args(by.iter().skip(1)).args((!by.is_empty()).then_some(sshd));
     command.args(["-D", "-e", "-f", "/dev/null", "-p", &port.to_string()]);
     for (name, value) in more {
         command.args(["-o", &option(name, value)]);
@@ -54,7 +60,7 @@ pub fn sshd_with(place: &Place, more: &[(&str, &str)]) -> Option<(Running, u16)>
     }
     let running = Place::begin(command);
     let deadline = Instant::now() + PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while TcpStream::connect((at, port)).is_err() {
         if Instant::now() > deadline {
             println!("skipped: sshd does not start here");
             return None;
