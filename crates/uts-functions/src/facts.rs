@@ -23,7 +23,8 @@ pub struct PathFacts {
     pub losses: u64,
     /// Mean number of packets lost in a row.
     pub loss_burst: f64,
-    /// Share of the losses (0..=1) that met a queue, so that congestion may have caused them.
+    /// Share of the losses (0..=1) that congestion may have caused: until shown to be the medium's,
+    /// all of those of a sender that takes what it can get (selection.md A-16).
     pub loss_congestive: f64,
     /// Largest UDP payload that the path carries, in bytes.
     pub mtu_bytes: u64,
@@ -67,7 +68,7 @@ impl PathFacts {
         self.rtt_smoothed.saturating_sub(self.rtt_min)
     }
 
-    /// Share of packets lost without a queue (0..=1).
+    /// Share of packets that the medium loses (0..=1).
     pub fn loss_random(&self) -> f64 {
         self.loss * (1.0 - self.loss_congestive)
     }

@@ -46,8 +46,17 @@ pub fn summary_lines(outcomes: &[Outcome]) -> Vec<String> {
     let line = |(name, summary): (&str, Option<Summary>)| {
         summary.map(|s| {
             format!(
-                "{name}: {} scenarios, {} at {GOOD} or better, worst {:.2}, median {:.2}, {} harmed, {:.1} exchanges a minute",
-                s.scenarios, s.good, s.worst, s.median, s.harmed, s.exchanges_per_minute
+                "{name}: {} scenarios, {} harmed (worst {:.2} of the first profile), {:.2} gained of what there was to gain in \
+                 {}; {} at {GOOD} of the best or better, worst {:.2}, median {:.2}, {:.1} exchanges a minute",
+                s.scenarios,
+                s.harmed,
+                s.worst_against_first,
+                s.gained,
+                s.to_gain,
+                s.good,
+                s.worst,
+                s.median,
+                s.exchanges_per_minute
             )
         })
     };
@@ -71,8 +80,10 @@ pub fn page(outcomes: &[Outcome], byline: &str) -> String {
 
 fn summary_table(outcomes: &[Outcome]) -> String {
     let mut html = String::from(
-        "<table><thead><tr><th>half</th><th class=\"number\">scenarios</th><th class=\"number\">at 0.95 or better</th>\
-         <th class=\"number\">worst</th><th class=\"number\">median</th><th class=\"number\">harmed</th>\
+        "<table><thead><tr><th>half</th><th class=\"number\">scenarios</th><th class=\"number\">harmed</th>\
+         <th class=\"number\">worst of first</th><th class=\"number\">something to gain</th>\
+         <th class=\"number\">share gained</th><th class=\"number\">at 0.95 or better</th>\
+         <th class=\"number\">worst</th><th class=\"number\">median</th>\
          <th class=\"number\">exchanges a minute</th></tr></thead><tbody>",
     );
     for (name, summary) in halves(outcomes) {
@@ -80,8 +91,17 @@ fn summary_table(outcomes: &[Outcome]) -> String {
         let _ = write!(
             html,
             "<tr><td>{name}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{:.2}</td>\
-             <td class=\"number\">{:.2}</td><td class=\"number\">{}</td><td class=\"number\">{:.1}</td></tr>",
-            s.scenarios, s.good, s.worst, s.median, s.harmed, s.exchanges_per_minute
+             <td class=\"number\">{}</td><td class=\"number\">{:.2}</td><td class=\"number\">{}</td>\
+             <td class=\"number\">{:.2}</td><td class=\"number\">{:.2}</td><td class=\"number\">{:.1}</td></tr>",
+            s.scenarios,
+            s.harmed,
+            s.worst_against_first,
+            s.to_gain,
+            s.gained,
+            s.good,
+            s.worst,
+            s.median,
+            s.exchanges_per_minute
         );
     }
     html + "</tbody></table>"

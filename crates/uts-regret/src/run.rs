@@ -60,6 +60,14 @@ impl Outcome {
         ratio(self.adaptive(), self.best().1)
     }
 
+    /// Of what the best fixed profile brings more than the first one, the share that what adapts
+    /// brings: 1 is all, below 0 is harm. `None` where there is next to nothing to gain.
+    pub fn gained(&self) -> Option<f64> {
+        let (first, best) = (self.first(), self.best().1);
+        let is_much = best > first * (1.0 + WORTH_GAINING);
+        is_much.then(|| ((self.adaptive() - first) / (best - first)).clamp(-1.0, 1.0))
+    }
+
     /// What adapts, as a multiple of what it begins with.
     pub fn against_first(&self) -> f64 {
         ratio(self.adaptive(), self.first())
@@ -119,13 +127,14 @@ fn carry(scenario: &Scenario, contender: Contender, seed: u64) -> Result<Option<
     Ok(Some((utility::of(scenario.service, &measures), f64::from(exchanges.0) / minutes.max(1e-3))))
 }
 
-/// Carries scenarios by all contenders, each with these seeds, on so many threads; `tell` hears of
-/// each that is done, with how many are. They come back in their order.
+/// Carries scenarios by these contenders, each with these seeds, on so many threads; `tell` hears
+/// of each that is done, with how many are. They come back in their order.
 ///
 /// # Errors
 /// A case that cannot be run, which is a fault of the scenario.
 pub fn all(
     scenarios: &[Scenario],
+    contenders: &[Contender],
     seeds: &[u64],
     threads: usize,
     tell: &(dyn Fn(&Outcome, usize) + Sync),
@@ -136,7 +145,7 @@ pub fn all(
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(scenario) = scenarios.get(place) else { return Ok(()) };
-            let outcome = one(scenario, seeds).inspect_err(|_| {
+            let outcome = one(scenario, contenders, seeds).inspect_err(|_| {
                 // Nobody begins another.
                 next.store(scenarios.len(), Ordering::Relaxed);
             })?;
@@ -153,9 +162,9 @@ pub fn all(
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-fn one(scenario: &Scenario, seeds: &[u64]) -> Result<Outcome, String> {
+fn one(scenario: &Scenario, contenders: &[Contender], seeds: &[u64]) -> Result<Outcome, String> {
     let (mut utilities, mut exchanges_per_minute) = (Vec::new(), 0.0);
-    for contender in Contender::all() {
+    for &contender in contenders {
         let runs: Result<Vec<_>, String> =
             seeds.iter().map(|seed| carry(scenario, contender, *seed)).collect();
         let runs: Vec<(f64, f64)> = runs?.into_iter().flatten().collect();
@@ -183,10 +192,16 @@ fn one(scenario: &Scenario, seeds: &[u64]) -> Result<Outcome, String> {
 pub struct Summary {
     /// How many there are.
     pub scenarios: usize,
-    /// How many score 0.95 or more.
-    pub good: usize,
     /// How many are at least 5 % worse than what they began with.
     pub harmed: usize,
+    /// The worst of them all against what it began with.
+    pub worst_against_first: f64,
+    /// In how many there was something to gain.
+    pub to_gain: usize,
+    /// The mean share of it that was gained; 1 where there was nothing.
+    pub gained: f64,
+    /// How many score 0.95 or more.
+    pub good: usize,
     /// The worst score.
     pub worst: f64,
     /// The score that half of them reach.
@@ -198,15 +213,23 @@ pub struct Summary {
 /// From this score on an outcome counts as good, and below it as harm against the first profile.
 pub const GOOD: f64 = 0.95;
 
+/// Less than this more than what the first profile brings is not worth gaining.
+const WORTH_GAINING: f64 = 0.05;
+
 /// Sums outcomes up; `None` if there are none.
 pub fn summary(outcomes: &[&Outcome]) -> Option<Summary> {
     let mut scores: Vec<f64> = outcomes.iter().map(|outcome| outcome.score()).collect();
     scores.sort_by(f64::total_cmp);
     let count = scores.len();
+    let gained: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.gained()).collect();
+    let share = gained.iter().sum::<f64>() / gained.len().max(1) as f64;
     Some(Summary {
         scenarios: count,
-        good: scores.iter().filter(|score| **score >= GOOD).count(),
         harmed: outcomes.iter().filter(|outcome| outcome.against_first() < GOOD).count(),
+        worst_against_first: outcomes.iter().map(|o| o.against_first()).fold(f64::INFINITY, f64::min),
+        to_gain: gained.len(),
+        gained: if gained.is_empty() { 1.0 } else { share },
+        good: scores.iter().filter(|score| **score >= GOOD).count(),
         worst: *scores.first()?,
         median: scores[count / 2],
         exchanges_per_minute: outcomes.iter().map(|o| o.exchanges_per_minute).sum::<f64>() / count as f64,
@@ -237,6 +260,11 @@ mod tests {
         assert_eq!(outcome(0.0, 0.0, 0.0).score(), 1.0, "nobody can do anything");
         let summary = summary(&[&worse, &better]).expect("two");
         assert_eq!((summary.good, summary.harmed, summary.worst), (1, 1, 0.5));
+        assert_eq!(summary.worst_against_first, 0.8);
+        // A third of the six was lost, and all gained.
+        assert_eq!(summary.to_gain, 2);
+        assert!((summary.gained - (1.0 - 1.0 / 3.0) / 2.0).abs() < 1e-9, "{}", summary.gained);
+        assert_eq!(outcome(10.0, 10.0, 10.4).gained(), None, "there is next to nothing to gain");
         assert_eq!(super::summary(&[]), None);
     }
 }

@@ -4,8 +4,6 @@
 use core::time::Duration;
 use uts_functions::{PathFacts, Rate, Time};
 
-/// Almost all losses with a queue: congestion causes them.
-const CONGESTIVE: f64 = 0.8;
 /// Fewer losses than this tell no share.
 const RANDOM_LOSSES_MIN: f64 = 2.0;
 /// A random loss below this (0..=1) is taken for congestive losses that were misjudged.
@@ -24,10 +22,10 @@ const ROOM: f64 = 2.0;
 /// So many full packets in each round trip anybody may send on a path of which nothing is known
 /// (RFC 6928): a dialogue, which waits for its answers, may as well.
 pub(crate) const INITIAL_PACKETS: f64 = 10.0;
-/// Away from home at most so many times the random loss that was seen at home, and this (0..=1) at
-/// least, is taken for random: what came with the profile in use is its own doing.
-const LOSS_AWAY_FACTOR: f64 = 3.0;
-const LOSS_AWAY_MIN: f64 = 0.003;
+/// A count of losses may be so many of its standard deviations too small.
+const DEVIATIONS: f64 = 2.0;
+/// Where nothing was lost, so many packets at most say so.
+const COUNTED_MAX: u64 = 1500;
 
 /// For how long the path's limit is remembered that what is sent in time has met.
 const LIMIT_HOLDS: Duration = Duration::from_secs(20);
@@ -47,7 +45,7 @@ pub(crate) struct Path {
     /// When what was to arrive in time has last waited at the sender: the path carries no more than
     /// was seen.
     late_at: Option<Time>,
-    /// The random loss that was believed at home last.
+    /// The most (0..=1) that the medium may lose by what was counted at home last.
     random_at_home: Option<f64>,
     reference: Option<PathFacts>,
     changed_at: Time,
@@ -63,9 +61,9 @@ impl Path {
         Path { is_dialogue, ..Path::default() }
     }
 
-    /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile
-    /// is in use. `offered` is what the application sends if that is less than it could; `is_late`,
-    /// that it waits too long for that.
+    /// Takes in measured facts; returns those to reckon with. `at_home` says that home's congestion
+    /// control is in use. `offered` is what the application sends if that is less than it could;
+    /// `is_late`, that it waits too long for that.
     pub fn observe(
         &mut self,
         now: Time,
@@ -103,19 +101,17 @@ impl Path {
             let at_least = Rate::from_delivery((packets * facts.mtu_bytes as f64) as u64, time);
             believed.capacity = believed.capacity.max(at_least);
         }
-        believed.loss_congestive = judge_losses(facts, at_home);
+        believed.loss_congestive = judge_losses(facts);
         if self.is_dialogue && facts.losses > 0 {
             // Few packets tell little: it counts as if one more of them had been lost (Laplace's
             // rule of succession). What is too much for the loss costs a dialogue next to nothing.
             believed.loss = (facts.loss * (1.0 + 1.0 / facts.losses as f64)).min(1.0);
         }
         if at_home {
-            self.random_at_home = Some(believed.loss_random());
-        } else if let Some(at_home) = self.random_at_home {
-            let most = (LOSS_AWAY_FACTOR * at_home).max(LOSS_AWAY_MIN);
-            if believed.loss_random() > most {
-                believed.loss_congestive = 1.0 - most / believed.loss;
-            }
+            self.random_at_home = Some(random_at_most(&believed));
+        } else if let Some(most) = self.random_at_home.filter(|most| believed.loss_random() > *most) {
+            // What came with another congestion control is its own doing.
+            believed.loss_congestive = 1.0 - most / believed.loss;
         }
         if at_home && offered.is_none() && !self.is_capacity_known && believed.loss_random() > 0.0 {
             // Random losses hold the sender back: nobody has tried what the path can do.
@@ -127,11 +123,6 @@ impl Path {
             self.steady = (random, now);
         }
         believed
-    }
-
-    /// Whether the path has become another one after `at`.
-    pub fn has_changed_since(&self, at: Time) -> bool {
-        self.transition_at > at
     }
 
     /// For how long the random loss has been about what it is: an estimate that still moves is no
@@ -179,17 +170,22 @@ fn moved(a: Duration, b: Duration) -> bool {
     b > 0.0 && !(0.67..=1.5).contains(&(a / b))
 }
 
-/// The share of losses to be taken for congestive. A few losses are no evidence against the
-/// default. Away from home, where a sender that tolerates loss may keep a queue of its own, losses
-/// count as random unless almost all met a queue: else the queue that it keeps would hide the loss
-/// that it was chosen for.
-fn judge_losses(facts: &PathFacts, at_home: bool) -> f64 {
-    let random = if at_home { facts.loss_random() } else { facts.loss };
+/// The share of losses to be taken for congestive: a few losses are no evidence of a medium.
+fn judge_losses(facts: &PathFacts) -> f64 {
+    let random = facts.loss_random();
     let too_few = random * (facts.samples as f64) < RANDOM_LOSSES_MIN || random < RANDOM_LOSS_MIN;
-    if facts.loss > 0.0 && (facts.loss_congestive >= CONGESTIVE || too_few) {
-        return 1.0;
-    }
-    if at_home { facts.loss_congestive } else { 0.0 }
+    if facts.loss > 0.0 && too_few { 1.0 } else { facts.loss_congestive }
+}
+
+/// The most that the medium may lose (0..=1), by what was counted.
+fn random_at_most(facts: &PathFacts) -> f64 {
+    let packets = if facts.losses > 0 {
+        facts.losses as f64 / facts.loss
+    } else {
+        facts.samples.min(COUNTED_MAX) as f64
+    };
+    let lost = facts.loss_random() * packets;
+    ((lost + DEVIATIONS * (lost + 1.0).sqrt()) / packets.max(1.0)).min(1.0)
 }
 
 fn differs(a: &PathFacts, b: &PathFacts) -> bool {
@@ -219,22 +215,24 @@ mod tests {
 
     #[test]
     fn losses_that_met_a_queue_are_congestive() {
-        assert_eq!(judge_losses(&path(50, 40, 0.003, 1.0, 0.95), true), 1.0);
-        assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), true), 0.5);
-        assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), false), 0.0);
-        assert_eq!(judge_losses(&path(50, 40, 0.00009, 1.0, 0.5), true), 1.0);
+        assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5)), 0.5);
+        assert_eq!(judge_losses(&path(50, 40, 0.00009, 1.0, 0.5)), 1.0);
     }
 
-    /// What a profile that bears losses loses beyond what was lost before it came, it has caused.
+    /// What a profile that bears losses loses beyond what was lost before it came, it has caused;
+    /// fewer losses say less of how many there were.
     #[test]
     fn losses_that_came_with_the_profile_are_its_own() {
-        let mut p = Path::default();
-        p.observe(Time::ZERO, &path(86, 20, 0.001, 1.0, 0.0), true, (None, false));
-        let away = p.observe(Time::from_millis(900), &path(86, 20, 0.05, 3.0, 0.0), false, (None, false));
-        assert!((away.loss_random() - LOSS_AWAY_MIN).abs() < 1e-9, "{away:?}");
-        p.observe(Time::from_millis(2000), &path(86, 20, 0.02, 1.0, 0.0), true, (None, false));
-        let away = p.observe(Time::from_millis(2900), &path(86, 20, 0.05, 3.0, 0.0), false, (None, false));
-        assert!((away.loss_random() - 0.05).abs() < 1e-9, "{away:?}");
+        let counted = |loss: f64, losses: u64| PathFacts { losses, ..path(86, 20, loss, 1.0, 0.0) };
+        for (losses, most) in [(100, 0.0122), (10, 0.017)] {
+            let mut p = Path::default();
+            p.observe(Time::ZERO, &counted(0.01, losses), true, (None, false));
+            let away = |loss: f64| {
+                p.clone().observe(Time::from_millis(900), &counted(loss, 500), false, (None, false))
+            };
+            assert!((away(0.2).loss_random() - most).abs() < 1e-3, "{:?}", away(0.2));
+            assert!((away(0.01).loss_random() - 0.01).abs() < 1e-9, "{:?}", away(0.01));
+        }
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //! congestion and size.
 
 use super::parts::{LostPacket, Token};
+use super::watch::meter;
 use super::{CloseReason, Connection, Outbound, Ways};
 use crate::bug::bug;
 use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
-use uts_functions::congestion::{self, Ack, Cause, Congestion, Delivery, Loss, Timeout};
+use uts_functions::congestion::{self, Ack, Cause, Congestion, Delivery, Loss, Snapshot, Timeout};
 use uts_functions::finding::{Alarm, Finding as _, Reported, Rule};
 use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
 use uts_functions::timing::Timing;
@@ -63,6 +64,8 @@ impl Connection {
         self.find_losses(now);
         if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
+            let largest = done.packets.iter().map(|run| run.sent.bytes).max().unwrap_or(0);
+            outbound.meter.on_arrived(now, (newest.number, largest), &outbound.rtt);
         }
         self.settle_runs(now, &done.packets);
         if let Some(outbound) = &mut self.ways.outbound {
@@ -233,12 +236,16 @@ impl Connection {
                 outbound.meter.on_lost_uncounted(*number);
                 continue;
             }
-            let lost = (*number, sent.snapshot.sent_at);
-            outbound.meter.on_lost(now, lost, outbound.delivery.is_app_limited(), &outbound.rtt);
+            let Snapshot { sent_at, in_flight, app_limited, .. } = sent.snapshot;
+            let lost = meter::LostPacket { number: *number, sent_at, in_flight, bytes: sent.bytes };
+            // It was when the packet left, and is still.
+            let is_limited = app_limited && outbound.delivery.is_app_limited();
+            outbound.meter.on_lost(now, &lost, is_limited, &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
             self.parts.size.tell(&mut self.ways);
+            self.ways.outbound_mut(|outbound| outbound.meter.on_smaller_path());
         }
         for (number, sent) in lost {
             for token in &sent.tokens {
@@ -406,8 +413,8 @@ impl Outbound {
         if self.finding.repeats_at_once() && self.delivery.under_way() >= self.window_bytes() {
             self.ask_for_packet();
         }
-        if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {
-            self.meter.leave_out_before(loss.next_packet);
+        if has_searched && !self.is_searching() {
+            self.meter.on_search_ended(loss.now, loss.next_packet, &self.rtt);
         }
     }
 

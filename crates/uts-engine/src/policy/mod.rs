@@ -74,6 +74,8 @@ pub struct Policy {
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
+    /// What a profile brought that was undone, until home has run again.
+    undone: Option<Box<(Profile, Rate)>>,
     /// Exchanges in a row that have not brought what was expected, and until when no other is tried
     /// because of them.
     failures: u32,
@@ -127,6 +129,7 @@ impl Policy {
             quiet_factor: 1,
             recent: VecDeque::new(),
             disappointing: Vec::new(),
+            undone: None,
             failures: 0,
             stays_until: Time::ZERO,
         }
@@ -161,6 +164,7 @@ impl Policy {
             + self.meter.heap_bytes()
             + self.recent.capacity() * size_of::<Time>()
             + self.disappointing.capacity() * size_of::<(Profile, Time)>()
+            + of(self.undone.is_some(), size_of::<(Profile, Rate)>())
     }
 
     /// After a quiet while what was seen last says nothing any more.
@@ -183,7 +187,8 @@ impl Policy {
 
     /// Takes in what is known now.
     pub fn observe(&mut self, now: Time, observation: &Observation<'_>) {
-        let at_home = *observation.profile == self.home;
+        let congestion = observation.profile.get(Function::Congestion);
+        let at_home = congestion == self.home.get(Function::Congestion);
         // Who still looks for the path's limit has not met it, whatever waits.
         let is_limit = observation.is_late && !observation.is_searching;
         let facts = self.path.observe(now, observation.facts, at_home, (observation.offered, is_limit));
@@ -258,6 +263,7 @@ impl Policy {
             // To undo an exchange says nothing of when the path is good for home.
             let undoes = self.pending.as_ref().is_some_and(|decision| self.has_disappointed(&decision.from));
             self.returned_at = (!undoes).then_some(now);
+            self.leave_to_others(now);
         } else if was_home {
             let soon = self.returned_at.is_some_and(|at| now.since(at) < RETURNED_SOON);
             self.quiet_factor = if soon { (self.quiet_factor * 2).min(QUIET_FACTOR_MAX) } else { 1 };
@@ -274,6 +280,17 @@ impl Policy {
                 Some(Box::new(Trial { decision, at: now, before, loss_before, late_before, from: None }));
         }
         self.meter.clear();
+    }
+
+    /// Home returns. Where most losses are congestion's, there are others on the path: what was
+    /// left is not tried again soon.
+    fn leave_to_others(&mut self, now: Time) {
+        let (Some(seen), Some(decision)) = (&self.seen, &self.pending) else { return };
+        let are_congestive = seen.facts.losses > 0 && seen.facts.loss_congestive > PLAIN_CONGESTIVE;
+        let changes = |f: Function| decision.from.get(f) != decision.to.get(f);
+        if are_congestive && changes(Function::Congestion) && self.aim == Aim::Throughput {
+            self.disappointing.push((decision.from, now + DISAPPOINTED_FOR));
+        }
     }
 
     /// The decided exchange was refused because the peer lacks that mechanism, or was given up for
@@ -310,35 +327,45 @@ impl Policy {
         let is_home = seen.profile == self.home;
         let left_alone_for = if is_home { AFTER_FAILURE * self.quiet_factor } else { DISAPPOINTED_FOR };
         let until = now + left_alone_for;
-        if self.disappoints(trial, after, seen.offered.is_some()) {
+        let worth = priced(after, seen.measured.loss - trial.loss_before);
+        if self.disappoints(trial, worth, seen.offered.is_some()) {
+            self.undone = (!is_home).then(|| Box::new((seen.profile, worth)));
             self.disappointing.push((seen.profile, until));
             self.failures = (self.failures + 1).min(FAILURES_MAX);
             self.stays_until = now + AFTER_FAILURE * (1 << self.failures);
-        } else if seen.profile != self.home {
+        } else if is_home {
+            self.compare_with_home_again(now, worth);
+        } else {
             self.failures = 0;
         }
         self.trial = None;
         Some(outcome)
     }
 
-    /// Whether an exchange has not brought what was expected of it, and not because the path has
-    /// changed, or `has_enough` is true: all that there is to send is sent, so that no more can be
-    /// brought.
+    /// Home has run again, after a profile was undone: if it brings less still, it was the path
+    /// that had become worse, and that profile may be tried again.
+    fn compare_with_home_again(&mut self, now: Time, home: Rate) {
+        let Some(undone) = self.undone.take() else { return };
+        if self.aim == Aim::Throughput && home.mul_f64(1.0 + GAIN_PART) < undone.1 {
+            self.disappointing.retain(|(profile, _)| !are_alike(profile, &undone.0));
+            (self.failures, self.stays_until) = (0, now);
+        }
+    }
+
+    /// Whether an exchange has not brought what was expected of it. If `has_enough` is true, all
+    /// that there is to send is sent, so that no more can be brought.
     fn disappoints(&self, trial: &Trial, after: Rate, has_enough: bool) -> bool {
         let Expectation { from, to, .. } = &trial.decision.expects;
         match self.aim {
             // Who was in time and is late now has seen what it must not do, whatever the path does.
             Aim::InTime(_) => self.late.share() > trial.late_before + LATE_MORE,
             Aim::Throughput => {
-                let is_return = trial.decision.to == self.home;
                 let bytes = |rate: Rate| rate.bytes_per_sec() as f64;
-                let expected = (bytes(to.goodput) - bytes(from.goodput)).max(0.0);
-                let least =
-                    if is_return { -RETURN_COSTS * bytes(from.goodput) } else { GAIN_PART * expected };
+                let least = GAIN_PART * (bytes(to.goodput) - bytes(from.goodput)).max(0.0);
                 let gained = trial.before.map(|before| bytes(after) - bytes(before));
-                !has_enough
-                    && gained.is_some_and(|gained| gained < least)
-                    && !self.path.has_changed_since(trial.at)
+                // What home brings less may be what others have got back.
+                let is_return = trial.decision.to == self.home;
+                !is_return && !has_enough && gained.is_some_and(|gained| gained < least)
             }
         }
     }
@@ -505,6 +532,12 @@ fn are_alike(a: &Profile, b: &Profile) -> bool {
         .all(|f| a.get(*f).number == b.get(*f).number && has_defaults(a, *f) == has_defaults(b, *f))
 }
 
+/// What a rate is worth that has come with so much more loss (0..=1): what an exchange makes others
+/// lose is no gain (the price is that of PCC Vivace, Dong et al. 2018).
+fn priced(rate: Rate, loss_more: f64) -> Rate {
+    rate.mul_f64((1.0 - LOSS_PRICE * loss_more.max(0.0)).max(0.0))
+}
+
 /// Over how long delivery is measured.
 fn window(facts: &PathFacts) -> Duration {
     (10 * facts.rtt_min).max(METER_MIN)
@@ -543,10 +576,10 @@ const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
-/// An exchange away from home must bring this part of the gain that was expected, a return may cost
-/// this part of what there was.
+/// An exchange away from home must bring this part of the gain that was expected.
 const GAIN_PART: f64 = 0.25;
-const RETURN_COSTS: f64 = 0.2;
+/// A rate is worth so many times less, as a share of itself, as more is lost.
+const LOSS_PRICE: f64 = 11.35;
 /// For how long at least nothing is tried after an exchange that has disappointed; twice as long
 /// after each further one in a row.
 const AFTER_FAILURE: Duration = Duration::from_secs(4);

@@ -12,7 +12,7 @@ pub struct Decision {
     pub from: Profile,
     /// The profile to exchange it for.
     pub to: Profile,
-    /// What was seen: `loss 4.8 % in bursts of 3.9, 3 % of it with a queue`.
+    /// What was seen: `loss 4.8 % in bursts of 3.9, 3 % of it congestion's`.
     pub seen: String,
     /// What changes: `congestion cubic -> bbr(loss-threshold=150)`.
     pub changes: String,
@@ -69,7 +69,7 @@ fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> S
         if measured.loss_burst >= 1.5 {
             text += &format!(" in bursts of {:.1}", measured.loss_burst);
         }
-        text += &format!(", {:.0} % of it with a queue", measured.loss_congestive * 100.0);
+        text += &format!(", {:.0} % of it congestion's", measured.loss_congestive * 100.0);
         parts.push(text);
     } else if before.loss >= LOSS_SHOWN_MIN {
         parts.push(format!("loss {} -> 0 %", percent(before.loss)));

@@ -1,5 +1,6 @@
 //! The meter: from what is acknowledged and lost to path facts.
 
+use super::cause::{self, Cause, Low};
 use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::congestion::RateSample;
@@ -33,41 +34,22 @@ const MEMORY_PACKETS_MAX: u32 = 1 << 17;
 /// BBR.MaxBwFilterLen in spirit).
 const CAPACITY_ROUNDS: u32 = 10;
 
-/// Losses whose queueing delay was above this share of the largest seen met a queue that was nearly
-/// full.
-const FULL_QUEUE: f64 = 0.7;
-
 /// A queue shorter than this says nothing of the path's limit.
 const QUEUE_MIN: Duration = Duration::from_millis(3);
 
-/// A buffer of ten packets, which is full at each loss, adds little more to a round trip on a fast
-/// path; hosts vary by less.
-const SHALLOW_QUEUE_MIN: Duration = Duration::from_micros(500);
-
-/// From so many packets that met no full queue (and a twentieth of all) it is told how many are
-/// lost without one.
-const UNQUEUED_MIN: u32 = 60;
-
 /// More in a row are no losses but a hole: nothing has passed for a while, which no mechanism could
 /// have changed. Bursts of eight on average are longer once in 5,000.
-const HOLE_PACKETS: u16 = 64;
-
-/// The same of who sends few: nothing has passed for so long, nor of so many packets. No code spans
-/// as much.
-const HOLE_TIME_MS: u16 = 300;
-const HOLE_PACKETS_MIN: u16 = 8;
-
-/// What is lost in a row is a hole.
-const HOLE: u16 = u16::MAX;
+const HOLE_PACKETS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     packets: u32,
     lost: u32,
     bursts: u32,
-    congestive: u32,
-    /// Packets that met no full queue, those that were lost included.
-    unqueued: u32,
+    /// Of those lost, the ones that left while the application sent less than it could.
+    unhurried: u32,
+    /// Of the others, those that stand low ([`Low`]).
+    low: Low,
 }
 
 impl Slot {
@@ -76,8 +58,8 @@ impl Slot {
             packets: self.packets.saturating_add(other.packets),
             lost: self.lost.saturating_add(other.lost),
             bursts: self.bursts.saturating_add(other.bursts),
-            congestive: self.congestive.saturating_add(other.congestive),
-            unqueued: self.unqueued.saturating_add(other.unqueued),
+            unhurried: self.unhurried.saturating_add(other.unhurried),
+            low: self.low.and(other.low),
         }
     }
 
@@ -86,25 +68,68 @@ impl Slot {
             packets: self.packets / 2,
             lost: self.lost / 2,
             bursts: self.bursts / 2,
-            congestive: self.congestive / 2,
-            unqueued: self.unqueued / 2,
+            unhurried: self.unhurried / 2,
+            low: self.low.half(),
         }
     }
 
-    /// Share of the losses (0..=1) that congestion may have caused: what is lost beyond the share
-    /// of those that met no full queue. Losses of the medium hit packets in a queue as often, which
-    /// that does not take for congestion.
-    fn congestive_share(self) -> f64 {
+    /// Share of the losses (0..=1) that are congestion's. Of a sender that takes what it can get
+    /// all are until shown to be the medium's; then twice as many are the medium's as stand low,
+    /// for those are spread evenly. Of others none are until shown to go with the queue.
+    fn congestive_share(self, cause: Option<&Cause>) -> f64 {
         if self.lost == 0 {
             return 0.0;
         }
-        if self.unqueued < UNQUEUED_MIN.max(self.packets / 20) {
-            return f64::from(self.congestive) / f64::from(self.lost);
-        }
-        let without = f64::from(self.lost.saturating_sub(self.congestive)) / f64::from(self.unqueued);
-        let all = f64::from(self.lost) / f64::from(self.packets.max(1));
-        (1.0 - without / all).clamp(0.0, 1.0)
+        let hurried = self.lost.saturating_sub(self.unhurried);
+        let low = 2.0 * self.low.queue.min(self.low.flight) + (hurried as f32).sqrt();
+        let of_hurried = if cause.is_some_and(Cause::is_mediums) { low.min(hurried as f32) } else { 0.0 };
+        let of_unhurried = if cause.is_some_and(Cause::goes_with_queue) { 0 } else { self.unhurried };
+        (1.0 - (f64::from(of_hurried) + f64::from(of_unhurried)) / f64::from(self.lost)).clamp(0.0, 1.0)
     }
+}
+
+/// A packet that is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostPacket {
+    pub number: u64,
+    pub sent_at: Time,
+    /// Bytes in flight just after it left.
+    pub in_flight: u64,
+    pub bytes: u64,
+}
+
+/// Losses that are not counted yet: in a row, so that they may be part of an outage; or larger than
+/// what has arrived since, so that such packets may not fit.
+#[derive(Debug, Default)]
+struct Pending {
+    row: Slot,
+    /// When the first and the last of the row left, in milliseconds, which wrap.
+    first_at_ms: u32,
+    last_at_ms: u32,
+    /// Of rows that have ended.
+    ended: Slot,
+    /// The largest of all these packets, and the last number.
+    bytes: u64,
+    number: u64,
+}
+
+impl Pending {
+    /// The row has ended. What spans more than a round trip is an outage: a repeat comes sooner
+    /// than any code could have spanned it.
+    fn end_row(&mut self, rtt: &RoundTrip) {
+        let row = core::mem::take(&mut self.row);
+        let span = Duration::from_millis(self.last_at_ms.wrapping_sub(self.first_at_ms).into());
+        if row.lost <= HOLE_PACKETS && span <= rtt.smoothed + 4 * rtt.deviation {
+            self.ended = self.ended.and(row);
+        }
+    }
+}
+
+/// What losses are to be taken for.
+#[derive(Debug, Default)]
+struct Doubts {
+    pending: Pending,
+    cause: Cause,
 }
 
 /// Gathers path facts of one direction at its sender.
@@ -115,12 +140,10 @@ pub(crate) struct Meter {
     memory: Slot,
     /// When the newest slot began, in milliseconds, which wrap.
     slot_at_ms: u32,
-    /// How many in a row were lost last ([`HOLE`]: so many that they are a hole), and the number
-    /// behind them; 0 = none so far.
-    in_row: u16,
+    /// The number behind the last loss; 0 = none so far.
     behind_lost: u64,
-    /// When the first of them was sent, in milliseconds, which wrap after a minute.
-    row_at_ms: u16,
+    /// None at rest.
+    doubts: Option<Box<Doubts>>,
     /// Losses of packets below this number are not counted.
     left_out_before: u64,
     rates: VecDeque<(Time, Rate)>,
@@ -134,9 +157,8 @@ impl Meter {
             slots: VecDeque::from([Slot::default()]),
             memory: Slot::default(),
             slot_at_ms: 0,
-            in_row: 0,
             behind_lost: 0,
-            row_at_ms: 0,
+            doubts: None,
             left_out_before: 0,
             rates: VecDeque::new(),
             queues: VecDeque::new(),
@@ -157,12 +179,14 @@ impl Meter {
         self.slots.shrink_to_fit();
         self.rates.shrink_to_fit();
         self.queues.shrink_to_fit();
+        self.doubts = None;
     }
 
     pub fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
             + self.rates.capacity() * size_of::<(Time, Rate)>()
             + self.queues.capacity() * size_of::<(Time, Duration)>()
+            + self.doubts.as_ref().map_or(0, |doubts| size_of_val(&**doubts) + doubts.cause.heap_bytes())
     }
 
     fn slot(&mut self, now: Time) -> &mut Slot {
@@ -184,15 +208,17 @@ impl Meter {
         &mut self.slots[last]
     }
 
+    fn doubts(&mut self) -> &mut Doubts {
+        self.doubts.get_or_insert_default()
+    }
+
     /// Packets that arrived.
     pub fn on_acknowledged(&mut self, now: Time, packets: u64, sample: &RateSample, rtt: &RoundTrip) {
-        // Who could send more is not the cause of a queue: what burst it sends waits for itself.
-        let meets_queue = !sample.app_limited && self.meets_queue(rtt);
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         self.samples = self.samples.saturating_add(count);
         let slot = self.slot(now);
         slot.packets = slot.packets.saturating_add(count);
-        slot.unqueued = slot.unqueued.saturating_add(if meets_queue { 0 } else { count });
+        self.doubts().cause.on_acknowledged(now, count, sample.tx_in_flight, rtt);
         if sample.rate > Rate::default() && !sample.app_limited {
             push_max(&mut self.rates, now, sample.rate, rtt.smoothed * CAPACITY_ROUNDS);
         }
@@ -200,43 +226,53 @@ impl Meter {
         push_max(&mut self.queues, now, queue, Duration::from_secs(10));
     }
 
-    /// Whether packets meet a queue that is nearly as deep as any lately.
-    fn meets_queue(&self, rtt: &RoundTrip) -> bool {
-        let queue = rtt.latest.saturating_sub(rtt.min);
-        let deepest = self.queues.front().map_or(Duration::ZERO, |(_, queue)| *queue);
-        queue >= SHALLOW_QUEUE_MIN && queue.as_secs_f64() >= FULL_QUEUE * deepest.as_secs_f64()
+    /// The largest packet of a report, and the newest number in it: losses before it are counted if
+    /// none of them was larger.
+    pub fn on_arrived(&mut self, now: Time, (number, bytes): (u64, u64), rtt: &RoundTrip) {
+        let pending = &mut self.doubts().pending;
+        if pending.number >= number || pending.bytes > bytes {
+            return;
+        }
+        pending.end_row(rtt);
+        let Pending { ended, .. } = core::mem::take(pending);
+        if ended.lost > 0 {
+            self.samples = self.samples.saturating_add(ended.lost);
+            let slot = self.slot(now);
+            *slot = slot.and(ended);
+        }
     }
 
-    /// A packet was lost that left at `sent_at`; packets are reported in the order of their numbers
-    /// within one call of the ledger. `is_limited`: the application sent less than it could.
-    pub fn on_lost(&mut self, now: Time, (number, sent_at): (u64, Time), is_limited: bool, rtt: &RoundTrip) {
-        if number < self.left_out_before {
+    /// Packets as large as before do not fit any more: nothing was lost to the path that waits to
+    /// be counted.
+    pub fn on_smaller_path(&mut self) {
+        self.doubts().pending = Pending::default();
+    }
+
+    /// A packet was lost; packets are reported in the order of their numbers within one call of the
+    /// ledger. `is_limited`: the application sent less than it could.
+    pub fn on_lost(&mut self, now: Time, lost: &LostPacket, is_limited: bool, rtt: &RoundTrip) {
+        if lost.number < self.left_out_before {
             return;
         }
-        let congestive = !is_limited && self.meets_queue(rtt);
-        let new_burst = self.behind_lost == 0 || number != self.behind_lost;
-        self.behind_lost = number.saturating_add(1);
-        let sent_at_ms = sent_at.wrapping_millis() as u16;
+        let new_burst = self.behind_lost == 0 || lost.number != self.behind_lost;
+        self.behind_lost = lost.number.saturating_add(1);
+        let capacity = self.capacity();
+        let packet_time =
+            if capacity == Rate::default() { Duration::ZERO } else { capacity.time_for(lost.bytes) };
+        let in_flight = (!is_limited).then_some(lost.in_flight);
+        let Doubts { pending, cause } = self.doubts();
+        let low = cause.on_lost(now, in_flight, (lost.bytes, packet_time), rtt);
         if new_burst {
-            (self.in_row, self.row_at_ms) = (0, sent_at_ms);
+            pending.end_row(rtt);
+            pending.first_at_ms = lost.sent_at.wrapping_millis();
         }
-        let is_long =
-            self.in_row >= HOLE_PACKETS_MIN && sent_at_ms.wrapping_sub(self.row_at_ms) >= HOLE_TIME_MS;
-        if self.in_row != HOLE && (self.in_row >= HOLE_PACKETS || is_long) {
-            self.forget_row();
-            self.in_row = HOLE;
-        }
-        if self.in_row == HOLE {
-            return;
-        }
-        self.in_row += 1;
-        self.samples = self.samples.saturating_add(1);
-        let slot = self.slot(now);
-        slot.packets += 1;
-        slot.lost += 1;
-        slot.bursts += u32::from(new_burst);
-        slot.congestive += u32::from(congestive);
-        slot.unqueued += u32::from(!congestive);
+        pending.last_at_ms = lost.sent_at.wrapping_millis();
+        let unhurried = u32::from(is_limited);
+        let low = if is_limited { Low::default() } else { low };
+        let one = Slot { packets: 1, lost: 1, bursts: u32::from(new_burst), unhurried, low };
+        pending.row = pending.row.and(one);
+        pending.bytes = pending.bytes.max(lost.bytes);
+        pending.number = pending.number.max(lost.number);
     }
 
     /// A packet was lost that does not count, for it asks for no acknowledgement, or asks how large
@@ -247,43 +283,24 @@ impl Meter {
         }
     }
 
-    /// Whether packets wait for each other now.
-    pub fn has_queue(&self, rtt: &RoundTrip) -> bool {
-        rtt.latest.saturating_sub(rtt.min) >= SHALLOW_QUEUE_MIN
-    }
-
-    /// Losses of packets below this number do not count: a sender that doubles overruns any path by
-    /// as much as that holds.
-    pub fn leave_out_before(&mut self, number: u64) {
-        self.left_out_before = number;
-    }
-
-    /// What was counted of a run of losses is none.
-    fn forget_row(&mut self) {
-        let mut left = u32::from(self.in_row);
-        for slot in self.slots.iter_mut().rev() {
-            let lost = slot.lost.min(left);
-            left -= lost;
-            let congestive = slot.congestive.min(lost);
-            slot.lost -= lost;
-            slot.packets = slot.packets.saturating_sub(lost);
-            slot.congestive -= congestive;
-            slot.unqueued = slot.unqueued.saturating_sub(lost - congestive);
-            if left == 0 {
-                // Here it began.
-                slot.bursts = slot.bursts.saturating_sub(1);
-                break;
-            }
+    /// The search for the path's limit has ended with a loss, before packet `number` was sent.
+    /// Where packets wait, losses of packets below it do not count: a sender that doubles overruns
+    /// any path by as much as that holds.
+    pub fn on_search_ended(&mut self, now: Time, number: u64, rtt: &RoundTrip) {
+        self.doubts().cause.on_search_ended(now);
+        if rtt.latest.saturating_sub(rtt.min) >= cause::NOISE_MIN {
+            self.left_out_before = number;
         }
-        self.samples = self.samples.saturating_sub(u32::from(self.in_row));
     }
 
     /// A packet that was counted as lost had only come late.
     pub fn on_spurious(&mut self) {
-        let Some(slot) = self.slots.back_mut() else { return };
+        let pending = self.doubts.as_mut().map(|doubts| &mut doubts.pending);
+        let pending = pending.and_then(|p| [&mut p.row, &mut p.ended].into_iter().find(|slot| slot.lost > 0));
+        let Some(slot) = pending.or(self.slots.back_mut()) else { return };
         slot.lost = slot.lost.saturating_sub(1);
         slot.bursts = slot.bursts.saturating_sub(1);
-        slot.congestive = slot.congestive.saturating_sub(1);
+        slot.unhurried = slot.unhurried.min(slot.lost);
     }
 
     /// Whether packets were seen to wait for each other lately: else nobody has met the path's
@@ -321,7 +338,7 @@ impl Meter {
             loss: share(sum.lost, sum.packets),
             losses: u64::from(sum.lost),
             loss_burst: share(sum.lost, sum.bursts).max(1.0),
-            loss_congestive: sum.congestive_share(),
+            loss_congestive: sum.congestive_share(self.doubts.as_ref().map(|doubts| &doubts.cause)),
             mtu_bytes: packet_bytes,
             samples: u64::from(self.samples),
             ..PathFacts::default()
@@ -348,26 +365,35 @@ mod tests {
         let ms = Duration::from_millis;
         let mut rtt = RoundTrip::default();
         (rtt.latest, rtt.smoothed, rtt.min) = (ms(latest_ms), ms(latest_ms), ms(40));
+        rtt.deviation = ms(1);
         rtt
     }
 
-    #[test]
-    fn bursts_and_their_causes_are_told_apart() {
-        let mut meter = Meter::new();
-        let sample = RateSample::default();
-        meter.on_acknowledged(Time::from_millis(1), 94, &sample, &round_trip(60));
-        for number in [10, 11, 12, 50, 51, 52] {
-            meter.on_lost(
-                Time::from_millis(2),
-                (number, Time::from_millis(number)),
-                false,
-                &round_trip(if number < 20 { 59 } else { 41 }),
-            );
+    /// Packets of 1200 bytes with these numbers are lost, each sent `every_ms` after the one
+    /// before.
+    fn lose(meter: &mut Meter, now: Time, numbers: core::ops::Range<u64>, every_ms: u64) {
+        let first = numbers.start;
+        for number in numbers {
+            let sent_at = now + Duration::from_millis(every_ms * (number - first));
+            let lost = LostPacket { number, sent_at, in_flight: 12_000, bytes: 1200 };
+            meter.on_lost(now, &lost, true, &round_trip(41));
         }
+    }
+
+    /// So many packets arrive, the last of which has this number.
+    fn arrive(meter: &mut Meter, now: Time, packets: u64, number: u64, bytes: u64) {
+        meter.on_acknowledged(now, packets, &RateSample::default(), &round_trip(41));
+        meter.on_arrived(now, (number, bytes), &round_trip(41));
+    }
+
+    #[test]
+    fn bursts_are_told_from_single_losses() {
+        let (mut meter, now) = (Meter::new(), Time::from_millis(2));
+        [10, 50].into_iter().for_each(|first| lose(&mut meter, now, first..first + 3, 1));
+        arrive(&mut meter, now, 94, 100, 1200);
         let facts = meter.facts(&round_trip(45), 1200);
         assert!((facts.loss - 0.06).abs() < 1e-9, "{facts:?}");
         assert!((facts.loss_burst - 3.0).abs() < 1e-9, "{facts:?}");
-        assert!((facts.loss_congestive - 0.5).abs() < 1e-9, "{facts:?}");
     }
 
     /// 0.01 % is told for what it is, neither as nothing nor as a loss in a window; more than that
@@ -375,27 +401,23 @@ mod tests {
     #[test]
     fn rare_losses_are_remembered_and_frequent_ones_forgotten() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));
+        let at = Time::from_millis;
         for i in 0..40 {
-            meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
             if i % 10 == 9 {
-                meter.on_lost(Time::from_millis(i), (1000 * i, Time::from_millis(i)), false, &rtt);
+                lose(&mut meter, at(i), 1000 * i..1000 * i + 1, 1);
             }
+            arrive(&mut meter, at(i), 1000, 1000 * i + 999, 1200);
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.00007..0.00013).contains(&loss), "{loss}");
         for i in 0..30 {
-            meter.on_acknowledged(Time::from_millis(50 + i), 50, &RateSample::default(), &rtt);
-            meter.on_lost(
-                Time::from_millis(50 + i),
-                (50_000 + 50 * i, Time::from_millis(50 + i)),
-                false,
-                &rtt,
-            );
+            lose(&mut meter, at(50 + i), 50_000 + 50 * i..50_001 + 50 * i, 1);
+            arrive(&mut meter, at(50 + i), 50, 50_049 + 50 * i, 1200);
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.015..0.025).contains(&loss), "{loss}");
         for i in 0..60 {
-            meter.on_acknowledged(Time::from_millis(100 + i), 100, &RateSample::default(), &rtt);
+            arrive(&mut meter, at(100 + i), 100, 60_000 + 100 * i, 1200);
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!(loss < 0.0002, "{loss}, of another regime");
@@ -406,72 +428,62 @@ mod tests {
     fn a_long_memory_does_not_end() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));
         for i in 1..=3 * u64::from(MEMORY_PACKETS_MAX) / 1000 {
-            meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
+            let now = Time::from_millis(i);
             if i % 10 == 0 {
-                meter.on_lost(Time::from_millis(i), (1000 * i, Time::from_millis(i)), false, &rtt);
+                lose(&mut meter, now, 1000 * i..1000 * i + 1, 1);
             }
+            arrive(&mut meter, now, 1000, 1000 * i + 999, 1200);
             assert!(meter.memory.packets < MEMORY_PACKETS_MAX);
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.00007..0.00013).contains(&loss), "{loss}");
     }
 
-    /// Which share of the losses is told to be congestion's, where a packet meets such a queue, and
-    /// is lost as that says.
-    fn congestive(queue_us: impl Fn(u64) -> u64, is_lost: impl Fn(u64, u64) -> bool) -> f64 {
+    /// While a mobile host changes its cell nothing passes, be it for a quarter of a second: that
+    /// is no share of packets that the path loses, however few were sent.
+    #[test]
+    fn an_outage_is_no_loss() {
         let mut meter = Meter::new();
-        for number in 0..1400 {
-            let now = Time::from_millis(number);
-            let queue = queue_us(number);
-            let mut rtt = round_trip(40);
-            rtt.latest += Duration::from_micros(queue);
-            if is_lost(number, queue) {
-                meter.on_lost(now, (number, now), false, &rtt);
-            } else {
-                meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
-            }
+        (0..10).for_each(|i| arrive(&mut meter, Time::from_millis(i), 100, i, 1200));
+        let now = Time::from_millis(20);
+        lose(&mut meter, now, 1000..1010, 1);
+        arrive(&mut meter, now, 1, 1010, 1200);
+        let before = meter.facts(&round_trip(41), 1200);
+        assert!((0.008..0.012).contains(&before.loss), "{before:?}");
+        // Many packets, few over as long as that takes, and probes that are ever further apart.
+        for (numbers, every_ms) in [(2000..2300, 1), (3000..3040, 20), (4000..4004, 60)] {
+            let behind = numbers.end;
+            lose(&mut meter, now, numbers, every_ms);
+            arrive(&mut meter, now, 1, behind, 1200);
+            let after = meter.facts(&round_trip(41), 1200);
+            assert!((after.loss - before.loss).abs() < 0.0002, "{before:?}, {after:?}");
         }
-        meter.facts(&round_trip(41), 1200).loss_congestive
+        lose(&mut meter, now, 5000..5007, 5);
+        arrive(&mut meter, now, 1, 5007, 1200);
+        assert!(meter.facts(&round_trip(41), 1200).loss > before.loss + 0.004, "so few are losses");
     }
 
-    /// A buffer of ten packets at 86 Mbit/s adds 1.4 ms at most. What is lost when it is full is
-    /// lost to congestion; where as many are lost whatever the queue, they are not, though some
-    /// meet it full.
+    /// Packets that do not fit any more are lost, all of them, while smaller ones arrive.
     #[test]
-    fn a_shallow_buffer_is_told_from_losses_of_the_medium() {
-        let saw = |number: u64| 14 * (number % 100);
-        let full = congestive(saw, |number, queue| queue > 1_200 && number % 7 == 0);
-        assert!(full > 0.9, "{full}");
-        let medium = congestive(saw, |number, _| number % 37 == 0);
-        assert!(medium < 0.2, "{medium}");
-        let both = congestive(saw, |number, queue| number % 37 == 0 || (queue > 1_200 && number % 4 == 0));
-        assert!((0.4..0.8).contains(&both), "{both}");
-    }
-
-    /// While a mobile host changes its cell nothing passes: that is no share of packets that the
-    /// path loses.
-    #[test]
-    fn a_hole_is_no_loss() {
-        let (mut meter, rtt) = (Meter::new(), round_trip(41));
-        for i in 0..10 {
-            meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &rtt);
-        }
-        let lose = |meter: &mut Meter, numbers: core::ops::Range<u64>, every_ms| {
-            for (number, sent_ms) in numbers.zip((0u64..).map(|n| n * every_ms)) {
-                meter.on_lost(Time::from_millis(20), (number, Time::from_millis(sent_ms)), false, &rtt);
+    fn packets_that_are_too_large_are_not_lost_to_the_path() {
+        let mut meter = Meter::new();
+        arrive(&mut meter, Time::ZERO, 100, 99, 1400);
+        for i in 1..5 {
+            let now = Time::from_millis(50 * i);
+            for number in 100 * i..100 * i + 6 {
+                let lost = LostPacket { number, sent_at: now, in_flight: 9_000, bytes: 1400 };
+                meter.on_lost(now, &lost, true, &round_trip(41));
             }
-        };
-        lose(&mut meter, 1000..1010, 1);
-        let before = meter.facts(&rtt, 1200);
-        // Many packets, or few over as long as an outage takes.
-        for (numbers, every_ms) in [(2000..2300, 1), (3000..3040, 20)] {
-            lose(&mut meter, numbers, every_ms);
-            let after = meter.facts(&rtt, 1200);
-            assert!((after.loss - before.loss).abs() < 0.002, "{before:?}, {after:?}");
-            assert!((after.loss_burst - before.loss_burst).abs() < 5.1, "{before:?}, {after:?}");
+            arrive(&mut meter, now, 1, 100 * i + 6, 700);
+            assert_eq!(meter.facts(&round_trip(41), 1200).losses, 0, "they may not fit");
         }
-        lose(&mut meter, 4000..4007, 200);
-        assert!(meter.facts(&rtt, 1200).loss > before.loss + 0.004, "so few are losses");
+        let mut smaller = meter;
+        smaller.on_smaller_path();
+        arrive(&mut smaller, Time::from_millis(300), 10, 1000, 1300);
+        assert_eq!(smaller.facts(&round_trip(41), 1200).losses, 0);
+        lose(&mut smaller, Time::from_millis(400), 1001..1003, 1);
+        arrive(&mut smaller, Time::from_millis(400), 1, 1003, 1200);
+        assert_eq!(smaller.facts(&round_trip(41), 1200).losses, 2, "as large ones arrive");
     }
 
     /// Who sends a few packets in a second learns within ten that losses have ended.
@@ -481,9 +493,9 @@ mod tests {
         for i in 0..2_000 {
             let now = Time::from_millis(20 * i);
             if i < 1_000 && i % 10 == 0 {
-                meter.on_lost(now, (i, now), false, &rtt);
+                lose(&mut meter, now, i..i + 1, 1);
             } else {
-                meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
+                arrive(&mut meter, now, 1, i, 1200);
             }
             let loss = meter.facts(&rtt, 1200).loss;
             assert!(!(600..1_000).contains(&i) || (0.08..0.12).contains(&loss), "{loss} at {now:?}");
@@ -494,10 +506,8 @@ mod tests {
     #[test]
     fn a_burst_is_forgotten() {
         let mut meter = Meter::new();
-        (1..4).for_each(|number| meter.on_lost(Time::ZERO, (number, Time::ZERO), false, &round_trip(41)));
-        for i in 0..40 {
-            meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &round_trip(41));
-        }
+        lose(&mut meter, Time::ZERO, 1..4, 1);
+        (0..40).for_each(|i| arrive(&mut meter, Time::from_millis(i), 100, 100 + 100 * i, 1200));
         assert_eq!(meter.facts(&round_trip(41), 1200).loss, 0.0);
     }
 }

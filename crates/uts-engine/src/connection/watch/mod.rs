@@ -1,6 +1,7 @@
 //! What is known of a connection: what it has done, what the path is like, what each packet did,
 //! and what all takes of memory.
 
+mod cause;
 pub(in crate::connection) mod inspect;
 pub(in crate::connection) mod memory;
 pub(in crate::connection) mod meter;
