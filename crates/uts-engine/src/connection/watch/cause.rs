@@ -114,11 +114,11 @@ pub(super) struct Cause {
     packets: u32,
     /// The smallest round trip, in microseconds.
     min_us: u32,
-    /// When the last sample was taken, a loss told something last, and the search for the path's
-    /// limit ended; in milliseconds, which wrap.
+    /// When the last sample was taken, a loss told something last, and a search for the path's
+    /// limit ended that met a queue; in milliseconds, which wrap.
     sampled_at_ms: u32,
     told_at_ms: u32,
-    searched_until_ms: u32,
+    searched_until_ms: Option<u32>,
     /// The evidence for the medium, from the queue and from what is in flight.
     by_queue: f32,
     by_flight: f32,
@@ -171,10 +171,18 @@ impl Cause {
         Rank { below: below / count, not_above: 1.0 - above / count }
     }
 
-    /// The search for the path's limit has ended: what was in flight then is no measure of now.
+    /// The search for the path's limit has ended: what was in flight then is no measure of now. If
+    /// packets queued at its end, that may go on costing others for a while.
     pub fn on_search_ended(&mut self, now: Time) {
+        let queued_us = self.min_us.saturating_add(NOISE_MIN.as_micros() as u32);
+        let lately = self.samples.iter().rev().take(SAMPLES_MIN);
+        let (queued, all) = lately
+            .fold((0, 0), |(queued, all), sample| (queued + usize::from(sample.0 >= queued_us), all + 1));
+        if 2 * queued >= all {
+            self.searched_until_ms = Some(now.wrapping_millis());
+        }
         self.samples.clear();
-        (self.every, self.searched_until_ms) = (1, now.wrapping_millis());
+        self.every = 1;
     }
 
     /// A packet that was sent while `in_flight` bytes were is found lost; `None` for the latter:
@@ -212,7 +220,8 @@ impl Cause {
             let short = QUEUE_MIN.max(noise);
             let [least, most] = ROUNDS_AFTER_SEARCH.map(|rounds| rtt.smoothed * rounds);
             let restless = (packet_time * PACKETS_AFTER_SEARCH).clamp(least, most);
-            let is_calm = now.since_wrapped(self.searched_until_ms) >= restless || flight.is_none();
+            let is_calm = flight.is_none()
+                || self.searched_until_ms.is_none_or(|until| now.since_wrapped(until) >= restless);
             let of = |rank: Rank, power: f32, counts: bool| {
                 let evidence = rank.evidence(power).min(EVIDENCE / 2.0);
                 if counts { evidence } else { evidence.min(0.0) }
