@@ -29,9 +29,14 @@ const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 /// The way in.
 impl Connection {
     /// Takes in a datagram from the peer's address.
-    pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
-        self.ways.stats.bytes_received += datagram.len() as u64;
+    pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, datagram: &mut [u8]) {
         self.establishing.on_bytes_from_address(datagram.len() as u64);
+        self.handle_packets(now, ecn, datagram);
+    }
+
+    /// The same, wherever it comes from.
+    pub(super) fn handle_packets(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
+        self.ways.stats.bytes_received += datagram.len() as u64;
         let datagram_bytes = datagram.len();
         while let Some(first) = datagram.first() {
             if !uts_wire::packet::is_long(*first) {

@@ -228,7 +228,7 @@ impl Connection {
             return false;
         }
         let (before, bytes) = (self.ways.stats.packets_received, datagram.len() as u64);
-        self.handle_datagram(now, ecn, datagram);
+        self.handle_packets(now, ecn, datagram);
         if self.ways.stats.packets_received == before {
             return false;
         }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use uts_engine::{ConnectionConfig, Endpoint, EndpointConfig};
 use uts_functions::Time;
 use uts_sim::identity::Identities;
+use uts_wire::packet::establishment::{EstablishmentHeader, Level, LongPacket, parse_header};
 
 /// Steps of a sequence.
 const STEPS: u32 = 4;
@@ -23,11 +24,17 @@ enum Step {
     Longer,
     /// Of another connection from the same address.
     Other,
+    /// What belongs to nothing, from another address, under the id that the server has given.
+    Elsewhere,
     /// Until something is due, and that.
     Due,
 }
 
-const ALL: [Step; 6] = [Step::Whole, Step::Half, Step::Changed, Step::Longer, Step::Other, Step::Due];
+const ALL: [Step; 7] =
+    [Step::Whole, Step::Half, Step::Changed, Step::Longer, Step::Other, Step::Elsewhere, Step::Due];
+
+/// The host of an address that is not the client's.
+const ELSEWHERE: u8 = 7;
 
 fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 4433))
@@ -51,12 +58,27 @@ struct Account {
     now: Time,
     heard: usize,
     said: usize,
+    /// The latest answer.
+    answer: Vec<u8>,
 }
 
 impl Account {
     fn hear(&mut self, mut datagram: Vec<u8>) {
         self.heard += datagram.len();
         self.server.handle_datagram(self.now, address(0), None, &mut datagram);
+    }
+
+    /// Says something with the id of the server that the latest answer has. It is no packet of the
+    /// connection, so that it is not followed, and nobody's address has said more for it.
+    fn hear_from_elsewhere(&mut self) {
+        let Ok(LongPacket::Establishment(answer)) = parse_header(&self.answer) else { return };
+        let (dcid, scid) = (answer.header.scid, answer.header.dcid);
+        let mut datagram = Vec::new();
+        let mark =
+            EstablishmentHeader { level: Level::Initial, dcid, scid, token: &[] }.emit(7, &mut datagram);
+        datagram.extend_from_slice(&[5; 1100]);
+        mark.set_length(&mut datagram, 0).expect("it fits");
+        self.server.handle_datagram(self.now, address(ELSEWHERE), None, &mut datagram);
     }
 
     fn pass(&mut self) {
@@ -69,8 +91,10 @@ impl Account {
     /// RFC 9000 section 8.1: three times what came, and it stops.
     fn settle(&mut self, steps: &[Step]) {
         let mut out = Vec::new();
-        while self.server.poll_transmit(self.now, &mut out).is_some() {
+        while let Some(transmit) = self.server.poll_transmit(self.now, &mut out) {
+            assert_eq!(transmit.remote, address(0), "{steps:?}");
             self.said += out.len();
+            self.answer.clone_from(&out);
             assert!(self.said <= 3 * self.heard, "{steps:?}: {} bytes for {}", self.said, self.heard);
         }
         while self.server.poll_event().is_some() {}
@@ -95,7 +119,8 @@ fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
             let server = Some(identities.server.clone());
             let config = EndpointConfig { server, handshakes_before_retry, ..EndpointConfig::default() };
             let server = Endpoint::new(config, [3; 32]);
-            let mut account = Account { server, now: Time::from_millis(1), heard: 0, said: 0 };
+            let (now, answer) = (Time::from_millis(1), Vec::new());
+            let mut account = Account { server, now, heard: 0, said: 0, answer };
             for step in &steps {
                 match step {
                     Step::Whole => whole.iter().cloned().for_each(|datagram| account.hear(datagram)),
@@ -107,6 +132,7 @@ fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
                     }
                     Step::Longer => account.hear([&first[..], &[0; 272]].concat()),
                     Step::Other => other.iter().cloned().for_each(|datagram| account.hear(datagram)),
+                    Step::Elsewhere => account.hear_from_elsewhere(),
                     Step::Due => account.pass(),
                 }
                 account.settle(&steps);
