@@ -164,7 +164,7 @@ fn random_loss_on_a_long_path_is_answered_within_seconds() {
         assert!(goodput > 1e6, "seed {seed}: {:.1} Mbit/s", goodput / 1e6);
         all += goodput;
     }
-    // CUBIC has 0.5 of each. The fewer packets are in flight, the longer it takes to tell the cause.
+    // CUBIC has 0.5 each. The fewer packets are in flight, the longer it takes to tell the cause.
     assert!(all > 25e6, "{:.1} Mbit/s of three", all / 1e6);
 }
 

@@ -177,10 +177,11 @@ fn workspaces_beside_the_main_one_are_checked_with_it() {
     let line = format!("exclude = [{}]", WORKSPACES.map(|name| format!("{name:?}")).join(", "));
     assert!(read("Cargo.toml").lines().any(|is| is == line), "{line}");
     assert!(read("scripts/outside").contains("/^exclude = /"));
-    let is_called =
-        |text: &str, by: &str| text.lines().any(|line| line.contains(by) && line.contains("outside"));
-    assert!(is_called(&read(".ci/run"), "make"), ".ci/run does not check them");
-    assert!(is_called(&read("Makefile"), "$(MAKE)"), "`make check` does not check them");
+    let calls =
+        |text: &str, by: &str, what: &str| text.lines().any(|line| line.contains(by) && line.contains(what));
+    assert!(calls(&read(".ci/run"), "make", "lint"), ".ci/run does not run `make lint`");
+    assert!(calls(&read("Makefile"), "check:", "lint"), "`make check` does not run `make lint`");
+    assert!(calls(&read("Makefile"), "$(MAKE)", "outside"), "`make lint` does not check them");
 }
 
 /// Whether a line of code makes text of the class of an error: whoever reads that does not learn

@@ -1,4 +1,4 @@
-//! What connections have to do, and when: which may have something to send or to tell, in turn, and
+//! The work of connections, and its time: which may have something to send or to tell, in turn, and
 //! when something is due of one.
 
 use super::table::{Entry, Table};
@@ -17,7 +17,7 @@ pub(super) struct Agenda {
     pub polled_at: Time,
     /// Connections whose deadlines may have changed.
     stale: Vec<ConnectionHandle>,
-    /// What is due: kept for its memory.
+    /// Connections of which something is due; kept for its memory.
     due: Vec<ConnectionHandle>,
     /// Connections that may have something to send, in turn.
     ready: VecDeque<ConnectionHandle>,
@@ -119,7 +119,7 @@ impl Agenda {
         due
     }
 
-    /// What was due is done.
+    /// Ends what [`Agenda::take_due`] began.
     pub fn done(&mut self, mut due: Vec<ConnectionHandle>) {
         due.clear();
         self.due = due;

@@ -22,7 +22,7 @@ pub(super) struct Answer {
     pub bytes: Vec<u8>,
 }
 
-/// What an endpoint knows of those who come.
+/// Knowledge of those who come, and of those who are in.
 pub(super) struct Door {
     pub tokens: Option<TokenKeys>,
     pub reset_limit: ResetLimit,
@@ -30,7 +30,7 @@ pub(super) struct Door {
     pub crowd: Crowd,
     /// Connections that others have begun and whose handshake is done.
     pub places: usize,
-    /// How many of these have shown keys.
+    /// Number of these that have shown keys.
     pub places_of_keys: usize,
     /// Connections that this end has begun.
     pub own: usize,
@@ -68,7 +68,7 @@ impl Door {
         self.handshakes = self.handshakes.saturating_sub(1);
     }
 
-    /// Whether another answer may wait.
+    /// True if another answer may wait.
     pub fn has_room_to_answer(&self) -> bool {
         self.answers.len() < ANSWERS_MAX
     }

@@ -1,4 +1,4 @@
-//! Who a datagram is for: connections by the ids that this end gave out, by their peer's address
+//! The owner of a datagram: connections by the ids that this end gave out, by their peer's address
 //! where it gave out none, and by the word with which a peer says that it has forgotten one.
 
 use super::table::{ByOwnId, ByRemote, Entry};
@@ -25,7 +25,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Whether a connection has this id.
+    /// True if a connection has this id.
     pub fn knows(&self, id: &ConnectionId) -> bool {
         self.by_id.contains_key(id)
     }

@@ -1,5 +1,5 @@
-//! What the connections of an endpoint have in common: the ways to their peers, what was learnt of
-//! them, memory, and turns.
+//! Common property of an endpoint's connections: the ways to their peers, what was learnt of them,
+//! memory, and turns.
 
 use super::budget::Budget;
 use super::history::History;
@@ -12,11 +12,11 @@ use uts_functions::sequencing::reassembly::Spares;
 
 /// See the module's page.
 pub(super) struct Shared {
-    /// What they have in flight, by peer.
+    /// Bytes that they have in flight, by peer.
     pub peers: Peers,
-    /// What those that are gone had learnt, by host.
+    /// Knowledge of those that are gone, by host.
     pub history: History,
-    /// What they may spend on adaptation.
+    /// Time that they may spend on adaptation.
     pub turns: Turns,
     /// What the last peer to show any has shown.
     pub certificates: Option<Weak<[CertificateDer<'static>]>>,

@@ -27,7 +27,7 @@ fn bad_arguments_are_named_with_status_2() {
             "loss=ge:1.5,4: mean loss must be between 0 and 1",
         ),
         (&["--to", "127.0.0.1:9", "--both", "rate=fast"], "rate=fast: must be a rate as in 9600bit"),
-        (&["--to", "127.0.0.1:9", "--bwd", "speed=9"], "speed=9: unknown setting; there are rate, buffer"),
+        (&["--to", "127.0.0.1:9", "--bwd", "speed=9"], "speed=9: unknown setting; there are rate, receive"),
         (&["--to", "127.0.0.1:9", "--at", "at=soon fwd up"], "at=soon: must be a time as in 10s"),
         (&["--to", "127.0.0.1"], "'127.0.0.1' for '--to <HOST:PORT>'"),
         (&["--to", "127.0.0.1:9", "--listen", "here"], "'here' for '--listen <ADDRESS:PORT>'"),

@@ -78,7 +78,7 @@ pub(super) trait Part {
     fn on_timeout(&mut self, _now: Time, _ways: &mut Ways) {}
 }
 
-/// What a frame asks of the connection, beyond its part and the ways. The hub carries it out.
+/// Work that a frame asks of the connection, beyond its part and the ways. The hub does it.
 #[derive(Debug)]
 pub(super) enum Effect<'f> {
     Nothing,

@@ -99,7 +99,7 @@ pub(crate) struct LostPacket {
 }
 
 /// Losses that are not counted yet: in a row, so that they may be part of an outage; or larger than
-/// what has arrived since, so that such packets may not fit.
+/// what has arrived since, so that such packets may not fit.
 #[derive(Debug, Default)]
 struct Pending {
     row: Slot,
