@@ -7,13 +7,10 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
-#[path = "../browser/mod.rs"]
 mod browser;
-#[path = "../experiment_sample/mod.rs"]
 mod experiment_sample;
 #[path = "../running/mod.rs"]
 mod running;
-#[path = "../sample/mod.rs"]
 mod sample;
 #[path = "../skip/mod.rs"]
 mod skip;

@@ -7,7 +7,6 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
-#[path = "../bed/mod.rs"]
 mod bed;
 #[path = "../running/mod.rs"]
 mod running;

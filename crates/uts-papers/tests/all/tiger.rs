@@ -1,8 +1,7 @@
 //! The paper of 1999 as a whole: it passes, the same bytes come out each time, what was interrupted
 //! goes on, and what is wrong is caught.
 
-mod done;
-
+use crate::done;
 use uts_papers::tiger::paper;
 
 #[test]

@@ -1,9 +1,7 @@
 //! The paper of 1985 as a whole: it passes, the same bytes come out each time, what was interrupted
 //! goes on, and a published value that is wrong is caught.
 
-mod done;
-
-use done::run;
+use crate::done::{self, run};
 use uts_papers::blast::paper;
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! Where there can be no testbed, a line says what would permit it, and the tests pass.
 
-#![allow(dead_code, reason = "each test program uses its part")]
-
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

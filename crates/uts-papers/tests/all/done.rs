@@ -1,7 +1,5 @@
 //! A paper that is carried out for a test.
 
-#![allow(dead_code, reason = "each test program uses its part")]
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uts_papers::judge::{Finding, Judged, Ours, Verdict, judge};
