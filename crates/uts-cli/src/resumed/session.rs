@@ -521,7 +521,7 @@ impl Progress {
 /// Asks a server to take a carrier for a stream. `number` is higher with each.
 ///
 /// # Errors
-/// Those of the carrier, and of a server that keeps no rules. The inner error is the server's no.
+/// The carrier has failed, or the server keeps no rules. The inner error is the server's no.
 pub async fn introduce(
     session: &Session,
     (service, ticket): (&str, &Ticket),

@@ -92,7 +92,7 @@ impl Hello {
     /// Reads a hello.
     ///
     /// # Errors
-    /// Those of the carrier; [`io::ErrorKind::InvalidData`] if it is none.
+    /// The carrier has failed; [`io::ErrorKind::InvalidData`] if it is none.
     pub async fn read(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Hello> {
         let mut ticket = [0; 32];
         recv.read_exact(&mut ticket).await?;
@@ -122,7 +122,7 @@ impl Welcome {
     /// Reads a welcome.
     ///
     /// # Errors
-    /// Those of the carrier.
+    /// The carrier has failed.
     pub async fn read(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Welcome> {
         Ok(Welcome {
             received: recv.read_u64().await?,

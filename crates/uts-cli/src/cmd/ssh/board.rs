@@ -24,22 +24,44 @@ pub struct Board {
     end: Notify,
 }
 
-#[derive(Default)]
+/// The way in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Current {
+    /// Its name; `None` = there is none.
+    pub way: Option<&'static str>,
+    /// Nothing comes by it, though something is expected.
+    pub is_stalled: bool,
+}
+
+impl Current {
+    /// Something has become of what carries the session.
+    pub fn on_news(&mut self, news: News) {
+        match news {
+            News::Carried(way) => *self = Current { way: Some(way), is_stalled: false },
+            News::Stalled => self.is_stalled = true,
+            News::Goes => self.is_stalled = false,
+            News::Ended => *self = Current::default(),
+        }
+    }
+}
+
 struct State {
     session: Option<Arc<Session>>,
     link: Option<UdpLink>,
-    /// The way in use, and since when.
-    way: Option<(&'static str, Instant)>,
+    current: Current,
+    /// The time at which the way in use came into use.
+    since: Instant,
     /// The way before.
     before: Option<&'static str>,
-    is_stalled: bool,
 }
 
 impl Board {
     /// One of a session that begins now, with the host or the client at its other end.
     pub fn new(name: String, other: String) -> Arc<Board> {
-        let state = Mutex::default();
-        Arc::new(Board { name, other, began: Instant::now(), state, end: Notify::new() })
+        let began = Instant::now();
+        let state =
+            State { session: None, link: None, current: Current::default(), since: began, before: None };
+        Arc::new(Board { name, other, began, state: Mutex::new(state), end: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -59,20 +81,11 @@ impl Board {
     /// Something has become of what carries the session.
     pub fn on_news(&self, news: News) {
         let mut state = self.state();
-        match news {
-            News::Carried(way) => {
-                let before = state.way.map(|(way, _)| way);
-                state.before = before.or(state.before);
-                state.way = Some((way, Instant::now()));
-                state.is_stalled = false;
-            }
-            News::Stalled => state.is_stalled = true,
-            News::Goes => state.is_stalled = false,
-            News::Ended => {
-                state.before = state.way.take().map(|(way, _)| way).or(state.before);
-                state.is_stalled = false;
-            }
+        if matches!(news, News::Carried(_) | News::Ended) {
+            state.before = state.current.way.or(state.before);
+            state.since = Instant::now();
         }
+        state.current.on_news(news);
     }
 
     /// Waits until somebody asks that the session is ended.
@@ -84,8 +97,8 @@ impl Board {
     /// cubic, no fec`.
     fn way(&self) -> String {
         let state = self.state();
-        let Some((way, since)) = state.way else { return "no way at present".to_owned() };
-        let mut words = format!("{way} for {}", show::span(since.elapsed()));
+        let Some(way) = state.current.way else { return "no way at present".to_owned() };
+        let mut words = format!("{way} for {}", show::span(state.since.elapsed()));
         if let Some(before) = state.before.filter(|before| *before != way) {
             words.push_str(&format!(", {before} before"));
         }
@@ -94,7 +107,7 @@ impl Board {
             let path = format!("RTT {:.1} ms, loss {:.2} %, {}", now.rtt_ms, now.loss * 100.0, now.profile);
             words.push_str(&format!("; {path}"));
         }
-        if state.is_stalled {
+        if state.current.is_stalled {
             words.push_str("; nothing comes, and others are tried");
         }
         words

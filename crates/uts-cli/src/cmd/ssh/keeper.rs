@@ -151,7 +151,7 @@ async fn carry(
     ended.map(|_: How| ()).map_err(|lost| lost.0)
 }
 
-/// Where the server is reached.
+/// Address at which the server is reached.
 fn address(args: &SshArgs, settings: &Settings, place: &Place) -> Result<String, String> {
     let through_others = settings.has_proxy().then_some(place.address.as_str());
     let host = args.udp_host.as_deref().or(through_others).or(settings.get("hostname"));

@@ -189,12 +189,7 @@ impl Login<'_> {
             }
             For::Again => String::new(),
         };
-        let script = SCRIPT
-            .replace("@VERSION@", &VERSION.to_string())
-            .replace("@CLIENT@", &self.client.to_string())
-            .replace("@OPTIONS@", &options);
-        let line = script.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("exec sh -c '{line}'")
+        one_word(&SCRIPT.replace("@CLIENT@", &self.client.to_string()), &options)
     }
 
     /// Listens until the login leads to the server. Returns its place if it was started.
@@ -230,6 +225,12 @@ impl Login<'_> {
             }
         }
     }
+}
+
+/// A script for the host, for this version and with these options, as one word in one line.
+pub fn one_word(script: &str, options: &str) -> String {
+    let script = script.replace("@VERSION@", &VERSION.to_string()).replace("@OPTIONS@", options);
+    format!("exec sh -c '{}'", script.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// A login that leads to the server: both ways of it. It ends when this is dropped.
@@ -384,11 +385,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_is_one_word_of_any_shell() {
-        assert!(!SCRIPT.contains(['\'', '\\', '!']), "special within quotes in some shell");
-        let mut shell = std::process::Command::new("sh");
-        let checked = shell.arg("-nc").arg(SCRIPT.split_whitespace().collect::<Vec<_>>().join(" "));
-        assert!(checked.status().expect("a shell").success());
+    fn the_scripts_are_one_word_of_any_shell() {
+        for script in [SCRIPT, super::super::sessions::SCRIPT] {
+            assert!(!script.contains(['\'', '\\', '!']), "special within quotes in some shell");
+            let mut shell = std::process::Command::new("sh");
+            let checked = shell.arg("-nc").arg(script.split_whitespace().collect::<Vec<_>>().join(" "));
+            assert!(checked.status().expect("a shell").success());
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Where the servers of a user are found at their host: a socket each, in a directory that is the
-//! user's alone.
+//! Places of a user's servers at their host: a socket each, in a directory that is the user's
+//! alone.
 
 use std::fs;
 use std::io;
@@ -43,7 +43,7 @@ pub fn name(client: &Fingerprint) -> String {
     letters.take(12).collect()
 }
 
-/// Where a session is looked at and ended: at its host, and here.
+/// Endings of the sockets by which a session is looked at and ended: at its host, and here.
 pub const CONTROL_THERE: &str = "there";
 pub const CONTROL_HERE: &str = "here";
 

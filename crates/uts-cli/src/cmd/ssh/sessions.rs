@@ -1,9 +1,9 @@
 //! Sessions that are kept, here and at their host: listed, and ended.
 
 use super::board::line;
-use super::login::{Login, MARK};
+use super::login::{Login, MARK, one_word};
 use super::places::{self, CONTROL_HERE, CONTROL_THERE};
-use super::{Called, Settings, VERSION};
+use super::{Called, Settings};
 use crate::args::{SshArgs, SshSessionsArgs};
 use crate::cmd::Failure;
 use crate::control::{Request, ask};
@@ -14,7 +14,7 @@ use tokio::process::Command;
 use uts_end::output::words;
 
 /// Script that is run at the host: see [`super::login`].
-const SCRIPT: &str = r#"
+pub(super) const SCRIPT: &str = r#"
     go() {
       "$1" ssh-server --speaks @VERSION@ >/dev/null 2>&1 </dev/null || return 0;
       exec "$1" ssh-sessions @OPTIONS@;
@@ -93,8 +93,7 @@ async fn there(args: &SshArgs) -> Result<Vec<String>, Failure> {
     let settings =
         Settings::of(&args.ssh, &called).await.ok_or_else(|| wrong("ssh finds its settings wrong"))?;
     let options = args.end.as_ref().map_or_else(String::new, |name| format!("--end {name}"));
-    let script = SCRIPT.replace("@VERSION@", &VERSION.to_string()).replace("@OPTIONS@", &options);
-    let script = format!("exec sh -c '{}'", script.split_whitespace().collect::<Vec<_>>().join(" "));
+    let script = one_word(SCRIPT, &options);
     let mut ssh = Command::new(&args.ssh);
     ssh.args(Login::options(&settings, false)).args(called.login(&script));
     ssh.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -116,18 +115,5 @@ async fn there(args: &SshArgs) -> Result<Vec<String>, Failure> {
         // It has said why.
         Some(255) => Err(Failure::Ended(255)),
         _ => Err(wrong("it does not answer")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_script_is_one_word_of_any_shell() {
-        assert!(!SCRIPT.contains(['\'', '\\', '!']), "special within quotes in some shell");
-        let mut shell = std::process::Command::new("sh");
-        let checked = shell.arg("-nc").arg(SCRIPT.split_whitespace().collect::<Vec<_>>().join(" "));
-        assert!(checked.status().expect("a shell").success());
     }
 }

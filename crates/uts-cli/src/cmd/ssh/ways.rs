@@ -2,7 +2,7 @@
 //! the time, and preferred. A login is used while UDP is silent: the one that has started the
 //! server first, and later ones that ask nobody.
 
-use super::board::Board;
+use super::board::{Board, Current};
 use super::login::{Login, Pipe, Wrong};
 use super::{SERVICE, TCP, UDP};
 use crate::link::{Link, LinkEvent};
@@ -42,20 +42,12 @@ enum Udp {
     Silent(String),
 }
 
-/// The way in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Current {
-    way: Option<&'static str>,
-    /// Nothing comes by it, though something is expected.
-    is_stalled: bool,
-}
-
 /// All ways of a session.
 pub struct Ways<'a> {
     session: Arc<Session>,
     ticket: Ticket,
     login: &'a Login<'a>,
-    /// Where the server is, and how it is connected to.
+    /// Address of the server, and options of connections to it.
     at: (String, uts::ConnectOptions),
     offers: mpsc::Sender<Result<crate::resumed::Offer, Lost>>,
     number: AtomicU64,
@@ -87,7 +79,7 @@ impl<'a> Ways<'a> {
             number: AtomicU64::new(0),
             is_new: AtomicBool::new(true),
             udp: watch::Sender::new(Udp::Trying),
-            current: watch::Sender::new(Current { way: None, is_stalled: false }),
+            current: watch::Sender::default(),
             board,
         };
         Ok((ways, taken))
@@ -126,12 +118,7 @@ impl<'a> Ways<'a> {
     /// Hears what carries the stream.
     pub fn on_news(&self, news: News) {
         self.board.on_news(news);
-        self.current.send_modify(|current| match news {
-            News::Carried(way) => *current = Current { way: Some(way), is_stalled: false },
-            News::Stalled => current.is_stalled = true,
-            News::Goes => current.is_stalled = false,
-            News::Ended => *current = Current { way: None, is_stalled: false },
-        });
+        self.current.send_modify(|current| current.on_news(news));
     }
 
     /// Takes leave of the server.
