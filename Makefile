@@ -67,7 +67,7 @@ lint: setup ## Check formatting, lints, texts, links and other workspaces
 	@scripts/wide-lines
 	@scripts/first-words
 	@scripts/lint
-	@$(MAKE) --no-print-directory outside
+	@$(MAKE) --no-print-directory doc outside
 
 outside: setup ## Check that what has a workspace of its own still compiles: benchmarks, rivals, fuzzers
 	@scripts/outside
