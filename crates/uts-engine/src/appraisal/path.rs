@@ -34,7 +34,7 @@ const LIMIT_HOLDS: Duration = Duration::from_secs(20);
 const STEADY_SHARE: f64 = 0.2;
 const STEADY_MIN: f64 = 0.001;
 
-/// What is believed of the path.
+/// Belief about the path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     is_dialogue: bool,

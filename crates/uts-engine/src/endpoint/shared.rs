@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub history: History,
     /// Time that they may spend on adaptation.
     pub turns: Turns,
-    /// What the last peer to show any has shown.
+    /// The latest that a peer has shown.
     pub certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// Memory for what peers make connections hold.
     pub budget: Budget,

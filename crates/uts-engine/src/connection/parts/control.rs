@@ -7,8 +7,7 @@ use super::super::Ways;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
 use super::super::send::outbound::Outbound;
-use super::{Effect, Interest, Part};
-use crate::event::CloseReason;
+use super::{Effect, Interest, Part, Reading};
 use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
@@ -81,12 +80,7 @@ impl Control {
 }
 
 impl Part for Control {
-    fn read<'f>(
-        &mut self,
-        _at: &Arrived,
-        frame: &'f Frame<'f>,
-        ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, _at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         Ok(match frame {
             Frame::PathChallenge(number) => {
                 self.on_path_challenge(*number);

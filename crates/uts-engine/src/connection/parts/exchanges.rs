@@ -4,8 +4,8 @@ use super::super::Ways;
 use super::super::agreement::refusal::Refusal;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
-use super::{Effect, Interest, LostPacket, Part, Token};
-use crate::event::{CloseReason, Direction};
+use super::{Effect, Interest, LostPacket, Part, Reading, Token};
+use crate::event::Direction;
 use crate::exchange::{self, Machine};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -79,12 +79,7 @@ impl Exchanges {
 
 impl Part for Exchanges {
     /// The machine's answer concerns profiles and keys, which are not the part's.
-    fn read<'f>(
-        &mut self,
-        _at: &Arrived,
-        frame: &'f Frame<'f>,
-        _ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, _at: &Arrived, frame: &'f Frame<'f>, _ways: &mut Ways) -> Reading<'f> {
         Ok(Effect::Exchange(frame))
     }
 

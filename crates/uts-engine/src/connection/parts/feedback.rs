@@ -4,7 +4,7 @@
 use super::super::Ways;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
-use super::{Effect, Interest, LostPacket, Part, Token};
+use super::{Effect, Interest, LostPacket, Part, Reading, Token};
 use crate::bug::bug;
 use crate::event::CloseReason;
 use core::time::Duration;
@@ -32,12 +32,7 @@ pub(crate) enum Topic {
 pub(crate) struct Feedback;
 
 impl Part for Feedback {
-    fn read<'f>(
-        &mut self,
-        at: &Arrived,
-        frame: &'f Frame<'f>,
-        ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         if let Frame::Feedback(feedback) = frame {
             ways.on_feedback(at.now, feedback)?;
         }

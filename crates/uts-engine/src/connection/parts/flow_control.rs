@@ -7,7 +7,7 @@ use super::super::flows::violation;
 use super::super::packet::{DATA_ROOM_MIN_BYTES, Packet};
 use super::super::receive::inbound::Arrived;
 use super::super::receive::incoming::GAPS_MAX;
-use super::{Effect, Interest, Part, Token};
+use super::{Effect, Interest, Part, Reading, Token};
 use crate::event::{CloseReason, Event, FlowId};
 use core::time::Duration;
 use uts_functions::Time;
@@ -60,12 +60,7 @@ impl FlowControl {
 }
 
 impl Part for FlowControl {
-    fn read<'f>(
-        &mut self,
-        at: &Arrived,
-        frame: &'f Frame<'f>,
-        ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         match frame {
             Frame::Credit(credit) => ways.on_credit(*credit)?,
             Frame::ConnectionCredit(credit) => ways.on_connection_credit(*credit)?,

@@ -4,7 +4,7 @@
 use super::super::Ways;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
-use super::{Effect, Interest, LostPacket, Part, Token};
+use super::{Effect, Interest, LostPacket, Part, Reading, Token};
 use crate::event::CloseReason;
 use smallvec::SmallVec;
 use uts_functions::Time;
@@ -226,12 +226,7 @@ impl Ids {
 }
 
 impl Part for Ids {
-    fn read<'f>(
-        &mut self,
-        _at: &Arrived,
-        frame: &'f Frame<'f>,
-        _ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, _at: &Arrived, frame: &'f Frame<'f>, _ways: &mut Ways) -> Reading<'f> {
         let broken = |what: &str| CloseReason::Protocol(what.to_owned());
         match frame {
             Frame::NewId(new) if self.on_new(new).map_err(broken)? => return Ok(Effect::UseId(*new)),

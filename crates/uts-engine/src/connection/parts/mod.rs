@@ -49,13 +49,8 @@ pub(super) trait Part {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways);
 
     /// Reads a frame of the part that a packet brought. Returns what it asks for beyond the part
-    /// and the ways. Errors if the peer has broken the protocol.
-    fn read<'f>(
-        &mut self,
-        _at: &Arrived,
-        _frame: &'f Frame<'f>,
-        _ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    /// and the ways.
+    fn read<'f>(&mut self, _at: &Arrived, _frame: &'f Frame<'f>, _ways: &mut Ways) -> Reading<'f> {
         Ok(Effect::Nothing)
     }
 
@@ -95,6 +90,9 @@ pub(super) enum Effect<'f> {
     /// Packets to the peer carry this id from now on.
     UseId(frame::NewId),
 }
+
+/// Outcome of reading a frame. The error: the peer has broken the protocol.
+pub(super) type Reading<'f> = Result<Effect<'f>, CloseReason>;
 
 /// What a part has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,12 +246,7 @@ impl Parts {
     }
 
     /// A frame that a packet brought goes to its part. Each kind has one.
-    pub fn read<'f>(
-        &mut self,
-        at: &Arrived,
-        frame: &'f Frame<'f>,
-        ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    pub fn read<'f>(&mut self, at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         match frame {
             Frame::Data(_) | Frame::Messages(_) | Frame::Order(_) => self.data.read(at, frame, ways),
             Frame::Ack(_) | Frame::Repaired(_) => self.report.read(at, frame, ways),
@@ -277,10 +270,7 @@ impl Parts {
             Frame::Feedback(_) => self.feedback.read(at, frame, ways),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other
             // frames.
-            Frame::Repair(_) => self.repairs.read(at, frame, ways),
-            Frame::Poll => self.poll.read(at, frame, ways),
-            Frame::Ping => self.ping.read(at, frame, ways),
-            Frame::Padding { .. } => self.size.read(at, frame, ways),
+            Frame::Repair(_) | Frame::Poll | Frame::Ping | Frame::Padding { .. } => Ok(Effect::Nothing),
         }
     }
 

@@ -4,8 +4,7 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::super::receive::inbound::Arrived;
-use super::{Effect, Part, Token};
-use crate::event::CloseReason;
+use super::{Effect, Part, Reading, Token};
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use uts_functions::Time;
@@ -29,12 +28,7 @@ pub(crate) struct Report {
 }
 
 impl Part for Report {
-    fn read<'f>(
-        &mut self,
-        _at: &Arrived,
-        frame: &'f Frame<'f>,
-        _ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, _at: &Arrived, frame: &'f Frame<'f>, _ways: &mut Ways) -> Reading<'f> {
         Ok(match frame {
             Frame::Ack(ack) => Effect::Arrived(ack),
             Frame::Repaired(ranges) => Effect::Repaired(ranges),

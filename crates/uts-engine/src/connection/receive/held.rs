@@ -35,7 +35,7 @@ impl ReceiveHalf {
 }
 
 impl Ways {
-    /// Whether a packet is not taken in, since it has data behind a gap, and nothing such is kept.
+    /// True if a packet is not taken in, since it has data behind a gap, and nothing such is kept.
     /// Where some is, and no more may be, that is given up first.
     pub(in crate::connection) fn refuses(&mut self, at: &Arrived, contents: &Contents<'_, '_>) -> bool {
         let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));

@@ -50,8 +50,8 @@ const RANK_MIN: f32 = 0.05;
 /// not their number that has cost one of them.
 const IN_FLIGHT_LIGHT: u64 = 10;
 
-/// How sharply losses of congestion stand at high ranks: behind RED in proportion to the queue;
-/// where there is no queue, at a policer, sharper.
+/// Sharpness with which losses of congestion stand at high ranks: behind RED in proportion to the
+/// queue; where there is no queue, at a policer, sharper.
 const POWER: f32 = 2.0;
 const POWER_UNQUEUED: f32 = 3.0;
 
@@ -59,7 +59,7 @@ fn bounded(evidence: f32) -> f32 {
     evidence.clamp(-EVIDENCE, EVIDENCE)
 }
 
-/// Where a value stands among the samples: the shares of them that are below it, and not above it.
+/// Rank of a value among the samples: the shares of them that are below it, and not above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rank {
     below: f32,
@@ -77,7 +77,7 @@ impl Rank {
         -power.ln() - (power - 1.0) * middle.ln()
     }
 
-    /// How much of it is in the lower half.
+    /// The part of it that is in the lower half.
     fn low(self) -> f32 {
         let width = self.not_above - self.below;
         if width <= 0.0 {
@@ -104,7 +104,7 @@ impl Low {
     }
 }
 
-/// What is believed of the cause of losses.
+/// Belief about the cause of losses, and the evidence for it.
 #[derive(Debug, Default)]
 pub(super) struct Cause {
     /// Round trips in microseconds, and bytes in flight.
@@ -187,7 +187,8 @@ impl Cause {
 
     /// A packet that was sent while `in_flight` bytes were is found lost; `None` for the latter:
     /// the application sent less than it could. It has so many bytes, which take `packet_time` at
-    /// the path's capacity. Says how low it stands.
+    /// the path's capacity. Returns how low it stands, among those of a sender that takes what it
+    /// can get.
     pub fn on_lost(
         &mut self,
         now: Time,
@@ -236,17 +237,17 @@ impl Cause {
             let least = self.by_queue.min(self.by_flight);
             self.is_mediums = least >= EVIDENCE || (self.is_mediums && least > -EVIDENCE);
         }
-        Low { queue: queue.low(), flight: flight.map_or(0.5, Rank::low) }
+        flight.map_or(Low::default(), |flight| Low { queue: queue.low(), flight: flight.low() })
     }
 
-    /// Whether losses were shown to be the medium's: they go neither with what is in flight nor
+    /// True if losses were shown to be the medium's: they go neither with what is in flight nor
     /// with the queue. A path that is in use by others is left to them: there, who bears losses
     /// takes what is theirs.
     pub fn is_mediums(&self) -> bool {
         self.is_mediums && self.has_room
     }
 
-    /// Whether losses were shown to go with the queue.
+    /// True if losses were shown to go with the queue.
     pub fn goes_with_queue(&self) -> bool {
         self.by_queue <= -EVIDENCE
     }

@@ -125,7 +125,7 @@ impl Pending {
     }
 }
 
-/// What losses are to be taken for.
+/// Judgement of losses: those that may not count, and their cause.
 #[derive(Debug, Default)]
 struct Doubts {
     pending: Pending,
@@ -268,7 +268,6 @@ impl Meter {
         }
         pending.last_at_ms = lost.sent_at.wrapping_millis();
         let unhurried = u32::from(is_limited);
-        let low = if is_limited { Low::default() } else { low };
         let one = Slot { packets: 1, lost: 1, bursts: u32::from(new_burst), unhurried, low };
         pending.row = pending.row.and(one);
         pending.bytes = pending.bytes.max(lost.bytes);

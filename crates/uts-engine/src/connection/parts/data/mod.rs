@@ -12,9 +12,8 @@ use super::super::receive::inbound::Arrived;
 use super::super::send::gate::Gate;
 use super::super::{Stats, Ways};
 use super::repairs::has_repair;
-use super::{Effect, Interest, LostPacket, Part, Token};
+use super::{Effect, Interest, LostPacket, Part, Reading, Token};
 use crate::bug::bug;
-use crate::event::CloseReason;
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement as _;
@@ -61,12 +60,7 @@ impl Cargo<'_, '_> {
 }
 
 impl Part for Data {
-    fn read<'f>(
-        &mut self,
-        at: &Arrived,
-        frame: &'f Frame<'f>,
-        ways: &mut Ways,
-    ) -> Result<Effect<'f>, CloseReason> {
+    fn read<'f>(&mut self, at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         match frame {
             Frame::Data(data) => ways.on_data(at, data)?,
             Frame::Messages(messages) => messages.iter().try_for_each(|data| ways.on_data(at, &data))?,
