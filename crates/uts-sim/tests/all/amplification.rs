@@ -24,7 +24,7 @@ enum Step {
     Longer,
     /// Of another connection from the same address.
     Other,
-    /// What belongs to nothing, from another address, under the id that the server has given.
+    /// A packet of no connection, from another address, under the id that the server has given.
     Elsewhere,
     /// Until something is due, and that.
     Due,
