@@ -361,11 +361,14 @@ impl Policy {
             Aim::InTime(_) => self.late.share() > trial.late_before + LATE_MORE,
             Aim::Throughput => {
                 let bytes = |rate: Rate| rate.bytes_per_sec() as f64;
-                let least = GAIN_PART * (bytes(to.goodput) - bytes(from.goodput)).max(0.0);
-                let gained = trial.before.map(|before| bytes(after) - bytes(before));
+                let expected = (bytes(to.goodput) - bytes(from.goodput)).max(0.0);
+                // It may take long to bring what was expected. A part of what there was is a gain.
+                let falls_short = trial.before.is_some_and(|before| {
+                    bytes(after) - bytes(before) < GAIN_PART * expected.min(bytes(before))
+                });
                 // What home brings less may be what others have got back.
                 let is_return = trial.decision.to == self.home;
-                !is_return && !has_enough && gained.is_some_and(|gained| gained < least)
+                !is_return && !has_enough && falls_short
             }
         }
     }
@@ -576,7 +579,8 @@ const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
-/// An exchange away from home must bring this part of the gain that was expected.
+/// An exchange away from home must bring this part of the gain that was expected, or as much more
+/// than there was.
 const GAIN_PART: f64 = 0.25;
 /// A rate is worth so many times less, as a share of itself, as more is lost.
 const LOSS_PRICE: f64 = 11.35;

@@ -37,6 +37,8 @@ struct World {
     is_late: bool,
     /// No other profile does more than home does.
     is_useless: bool,
+    /// Another profile does at most so many times what home does.
+    away_most: f64,
     /// Home does less than it says, for whatever reason.
     home_fails: bool,
     exchange_at: Option<(u64, Profile)>,
@@ -60,6 +62,7 @@ impl World {
             offered: None,
             is_late: false,
             is_useless: false,
+            away_most: f64::INFINITY,
             home_fails: false,
             exchange_at: None,
             decisions: Vec::new(),
@@ -85,7 +88,8 @@ impl World {
         };
         let profile = if self.is_useless { self.policy.home() } else { &self.profile };
         let fails = self.home_fails && self.profile == *self.policy.home();
-        let used = forecast(profile, &true_facts).utilisation * if fails { 0.3 } else { 1.0 };
+        let most = self.away_most * forecast(self.policy.home(), &true_facts).utilisation;
+        let used = forecast(profile, &true_facts).utilisation.min(most) * if fails { 0.3 } else { 1.0 };
         let greedy = self.offered.is_none() && used > 0.9;
         match (greedy, self.profile.name(Function::Congestion)) {
             (true, "cubic" | "new-reno") => (used, 0.015, 0.001),
@@ -401,6 +405,20 @@ fn what_brings_nothing_is_undone_and_remembered() {
     for pair in world.decisions.chunks(2) {
         assert!(pair[1].0 - pair[0].0 < 1_500, "{:#?}", world.told());
     }
+}
+
+/// A profile that brings twice as much as there was is kept, though ten times as much was expected:
+/// windows need time to grow where packets are lost.
+#[test]
+fn what_brings_twice_as_much_is_kept_however_much_was_expected() {
+    let mut world = World::of(Requirements::bulk());
+    world.run(&CLEAN, 2_000);
+    world.away_most = 2.0;
+    world.run(&BURSTY, 40_000);
+    let decision = &world.decisions.first().expect("one").1;
+    assert!(decision.expects.to.goodput > decision.expects.from.goodput.mul_f64(9.0), "{decision}");
+    assert_eq!(world.decisions.len(), 1, "{:#?}", world.told());
+    assert!(world.congestion().starts_with("bbr"), "{:#?}", world.told());
 }
 
 /// What home brings less than what was left may be what others on the path have got back: a return
