@@ -11,7 +11,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup ## Copy a file over an emulated path that goes bad, and write a report to demo-out/ (FILE=path for a file of yours)
+demo: setup ## Copy a file over an emulated path that goes bad, beside the kernel's TCP, and write a report to demo-out/ (FILE=path for a file of yours)
 	cargo build --profile demo --bin uts --bin uts-lab
 	@cargo run --quiet --profile demo --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
 

@@ -4,6 +4,7 @@ use super::event::Told;
 use super::plan::Plan;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
+use std::time::Duration;
 use uts_end::output::{Output, print_line};
 use uts_end::terminal;
 use uts_record::demo::{Exchange, FileFacts};
@@ -87,6 +88,17 @@ impl Display {
     /// Something came of an exchange.
     pub(super) fn outcome(&self, t_s: f64, number: usize, what: &str) {
         self.line(&format!("{t_s:6.1} s  exchange {number} {what}"));
+    }
+
+    /// Shows the time that something takes, which tells nothing of itself meanwhile.
+    pub(super) fn while_waiting<T: Send>(&self, limit: Duration, act: impl FnOnce() -> T) -> T {
+        self.bar.set_length(limit.as_secs().max(1));
+        self.bar.set_style(ProgressStyle::default_spinner());
+        self.bar.set_message(format!("at most {} s", limit.as_secs()));
+        self.bar.enable_steady_tick(Duration::from_millis(200));
+        let ended = act();
+        self.bar.disable_steady_tick();
+        ended
     }
 
     /// A run is over.

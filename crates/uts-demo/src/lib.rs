@@ -1,8 +1,9 @@
 //! The demonstration: a file carried between two processes of `uts` over a path that changes.
 //!
 //! [`run`] makes a file, starts the relay in this process, `uts serve` and `uts cp` as two others,
-//! follows what both say, and compares the file at both ends itself. Then it does the same with the
-//! first profile fixed. All of it ends with this process's interest in it: children are killed by
+//! follows what both say, and compares the file at both ends itself. Then as many bytes go by what
+//! people use, over the same path ([`Beside`]), or the same copy is made with the first profile
+//! fixed. All of it ends with this process's interest in it: children are killed by
 //! their handles, temporary files removed, whatever the reason for the end.
 
 #![allow(
@@ -11,6 +12,7 @@
     reason = "the demonstration faces the world: real processes, real time"
 )]
 
+mod beside;
 mod child;
 mod display;
 mod event;
@@ -20,6 +22,7 @@ mod samples;
 mod source;
 mod transfer;
 
+pub use beside::{Beside, Carried, Job};
 pub use plan::{FILE_BYTES, QUICK_FILE_BYTES};
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +37,7 @@ use uts_record::demo::{FORMAT, Machine, Record, Run, Setting};
 use uts_report::summary;
 
 /// What to demonstrate.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct DemoConfig {
     /// The file to carry; `None` makes one from the seed.
     pub file: Option<PathBuf>,
@@ -46,8 +49,8 @@ pub struct DemoConfig {
     pub uts: PathBuf,
     /// Seed of the file and of the path's random decisions.
     pub seed: u64,
-    /// Whether to run again with the first profile fixed.
-    pub compare: bool,
+    /// The other side of the comparison.
+    pub against: Against,
     /// A slower, shorter path, so that a small file meets the same changes.
     pub quick: bool,
     /// Give up when nothing moves for this long.
@@ -55,6 +58,20 @@ pub struct DemoConfig {
     /// How this was asked for, for the report.
     pub command: String,
 }
+
+/// The other side of a comparison.
+#[derive(Debug)]
+pub enum Against {
+    /// Nothing.
+    Nothing,
+    /// The same copy, with the first profile fixed.
+    Fixed,
+    /// Another transport.
+    Other(Box<dyn Beside>),
+}
+
+/// The other transport is cut short when it has taken this many times as long.
+const PATIENCE_TIMES: u32 = 3;
 
 /// Runs the demonstration. `stop` ends it early.
 ///
@@ -88,7 +105,8 @@ pub fn run(config: &DemoConfig, stop: &AtomicBool) -> Result<()> {
         file,
     };
     let mut record = Record { format: FORMAT, setting, runs: Vec::new() };
-    for adapt in if config.compare { &[true, false][..] } else { &[true] } {
+    let adapts = if matches!(config.against, Against::Fixed) { &[true, false][..] } else { &[true] };
+    for adapt in adapts {
         let transfer = Transfer {
             uts: &config.uts,
             source: &path,
@@ -108,6 +126,15 @@ pub fn run(config: &DemoConfig, stop: &AtomicBool) -> Result<()> {
             break;
         }
     }
+    if let (Against::Other(other), Some(first)) = (&config.against, record.runs.first())
+        && first.summary.sha256 == record.setting.file.sha256
+    {
+        let limit = Duration::from_secs_f64(first.summary.duration_s.ceil()) * PATIENCE_TIMES;
+        let settings = beside::whole_packets(&plan.settings)?;
+        let (bytes, schedule) = (record.setting.file.bytes, &plan.schedule);
+        let job = Job { bytes, settings: &settings, schedule, seed: config.seed, limit, stop };
+        record.runs.push(carry_beside(other.as_ref(), &job, &plan, &display)?);
+    }
     let page = uts_report::write(&config.out, &record)?;
     display.line(&format!("\n{}\nReport: {}", summary::text(&record), page.display()));
     if let Some(change) = record.runs.first().and_then(Run::anticipated_change) {
@@ -119,10 +146,24 @@ pub fn run(config: &DemoConfig, stop: &AtomicBool) -> Result<()> {
     judge(&record)
 }
 
+/// As many bytes by another transport.
+fn carry_beside(other: &dyn Beside, job: &Job<'_>, plan: &Plan, display: &Display) -> Result<Run> {
+    let limit_s = job.limit.as_secs();
+    display.begin(&format!("For comparison, {}: at most {limit_s} s", other.heading()));
+    let ended = display.while_waiting(job.limit, || other.carry(job));
+    check_stop(job.stop)?;
+    let run = ended.with_context(|| other.heading())?.into_run(other.name(), job, plan);
+    let (summary, megabytes) = (&run.summary, run.summary.payload_bytes as f64 / 1e6);
+    let outcome = if summary.is_cut_short { "not done" } else { "done" };
+    let rate = summary.goodput_bps / 1e6;
+    display.end(&format!("{:6.1} s  {outcome}: {megabytes:.1} MB, {rate:.1} Mbit/s", summary.duration_s));
+    Ok(run)
+}
+
 /// What must hold of a demonstration.
 fn judge(record: &Record) -> Result<()> {
     let wanted = &record.setting.file.sha256;
-    for Run { name, summary, .. } in &record.runs {
+    for Run { name, summary, .. } in record.runs.iter().filter(|run| !run.is_of_another()) {
         if summary.sha256 != *wanted {
             bail!(
                 "the file differs at the two ends of the {name} run: SHA-256 {wanted} was sent, {} arrived",

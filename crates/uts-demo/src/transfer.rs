@@ -245,6 +245,7 @@ impl Transfer<'_> {
         let summary = Summary {
             duration_s,
             payload_bytes,
+            is_cut_short: false,
             goodput_bps: payload_bytes as f64 * 8.0 / duration_s,
             capacity_bytes: capacity_bytes(&followed.link, duration_s, false),
             capacity_after_loss_bytes: capacity_bytes(&followed.link, duration_s, true),

@@ -14,7 +14,7 @@ pub const DATA_FILE: &str = "run.json";
 /// The version of this form; a reader refuses others.
 pub const FORMAT: u32 = 1;
 
-/// A demonstration: the same copy, once adaptive, and once with the first profile fixed.
+/// A demonstration: a copy, and something to compare it with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`FORMAT`].
@@ -81,7 +81,7 @@ pub struct FileFacts {
 /// One copy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// `adaptive` or `fixed`.
+    /// `adaptive`; `fixed` with the first profile kept; or the name of another transport, as `tcp`.
     pub name: String,
     /// The commands of both ends.
     pub commands: Vec<String>,
@@ -233,10 +233,14 @@ pub struct Points {
 /// The outcome of a copy in figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// From the client's first datagram to the report that the file has arrived.
+    /// From the client's first datagram to the report that the file has arrived, or to the end of
+    /// what is cut short.
     pub duration_s: f64,
-    /// The file's length.
+    /// The file's length; of what is cut short, what had arrived.
     pub payload_bytes: u64,
+    /// Given up before all had arrived.
+    #[serde(default)]
+    pub is_cut_short: bool,
     /// Payload over duration, in bits per second.
     pub goodput_bps: f64,
     /// What the link could have carried in that time, headers included; `None` if unlimited.
@@ -277,6 +281,11 @@ impl Exchange {
 }
 
 impl Run {
+    /// Another transport carried as many bytes, and not the file.
+    pub fn is_of_another(&self) -> bool {
+        !matches!(self.name.as_str(), "adaptive" | "fixed")
+    }
+
     /// Exchanges that came into force.
     pub fn agreed(&self) -> impl Iterator<Item = &Exchange> {
         self.exchanges.iter().filter(|e| e.outcome == Outcome::Agreed)

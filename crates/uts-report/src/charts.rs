@@ -1,5 +1,6 @@
 //! What the page's charts show, as JSON for `assets/report.js`.
 
+use super::summary::compared;
 use serde::Serialize;
 use std::collections::HashMap;
 use uts_plot::thin::{envelope, every_nth, growth};
@@ -153,7 +154,7 @@ fn phases(run: &Run) -> Vec<Phase> {
 }
 
 /// Labels of a stretch of time, longest first.
-fn phase_labels(step: &LinkStep) -> Vec<String> {
+pub(super) fn phase_labels(step: &LinkStep) -> Vec<String> {
     let rate = step.rate_bps.map_or("unlimited".into(), |r| format!("{} Mbit/s", r as f64 / 1e6));
     if step.loss <= 0.0 {
         return vec![rate];
@@ -173,9 +174,9 @@ fn throughput(adaptive: Option<&Run>, fixed: Option<&Run>, bin_s: f64) -> Chart 
         series.push(Series::new("Rate less mean loss", "limit", "dash", &rate_steps(run, true)));
     }
     if let Some(run) = fixed {
-        let steps = rate_steps(run, true);
-        series.push(Series::new("Rate less mean loss, fixed profile", "fixed", "dash", &steps));
-        series.push(Series::new("Goodput, fixed profile", "fixed", "line", &goodput_mbps(run, bin_s)));
+        let (name, steps) = (compared(run), rate_steps(run, true));
+        series.push(Series::new(format!("Rate less mean loss, {name}"), "fixed", "dash", &steps));
+        series.push(Series::new(format!("Goodput, {name}"), "fixed", "line", &goodput_mbps(run, bin_s)));
     }
     if let Some(run) = adaptive {
         let delivered = delivered_mbps(run, bin_s);
@@ -231,7 +232,9 @@ fn paired(times: &[f64], values: &[u64]) -> Vec<(f64, f64)> {
 fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'static str, usize)>) -> Chart {
     let mut series = Vec::new();
     if let Some(run) = fixed {
-        series.push(Series::new("Acknowledged, fixed profile", "fixed", "line", &acknowledged(run)));
+        let name =
+            format!("{}, {}", if run.is_of_another() { "Arrived" } else { "Acknowledged" }, compared(run));
+        series.push(Series::new(name, "fixed", "line", &acknowledged(run)));
     }
     if let Some(run) = adaptive {
         let trace = &run.trace;
@@ -273,6 +276,7 @@ fn acknowledged(run: &Run) -> Vec<(f64, f64)> {
     let traced = locate(&trace.acked, &positions(&[&trace.sent, &trace.repeat]));
     let points = match traced.is_empty() {
         false => highest_so_far(&traced),
+        true if run.is_of_another() => paired(&run.received.t_s, &run.received.bytes),
         true => paired(&run.progress.t_s, &run.progress.bytes),
     };
     envelope(&megabytes(&points), LINE_POINTS_MAX)
@@ -348,7 +352,9 @@ fn queue(adaptive: Option<&Run>, fixed: Option<&Run>, limit: Option<u64>) -> Cha
         series.push(Series::new("Limit", "limit", "dash", &line));
     }
     if let Some(run) = fixed {
-        series.push(Series::new("Queue, fixed profile", "fixed", "line", &length(&run.queue)).hidden());
+        series.push(
+            Series::new(format!("Queue, {}", compared(run)), "fixed", "line", &length(&run.queue)).hidden(),
+        );
     }
     if let Some(run) = adaptive {
         series.push(Series::new("Queue, adaptive", "adaptive", "line", &length(&run.queue)));

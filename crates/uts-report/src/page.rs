@@ -67,16 +67,28 @@ fn outcome_in_words(record: &Record) -> String {
     if run.summary.sha256 != record.setting.file.sha256 {
         words = format!("<b>What arrived is not what was sent</b>, after {:.1} s.", run.summary.duration_s);
     }
-    if let Some(fixed) = record.runs.get(1) {
-        let share = percent(fixed.summary.share()).map(|s| format!(", {s}")).unwrap_or_default();
-        let _ = write!(
-            words,
-            " With the first profile kept throughout, it took {:.1} s at {:.1} Mbit/s{share}.",
-            fixed.summary.duration_s,
-            fixed.summary.goodput_bps / 1e6
-        );
+    if let Some(other) = record.runs.get(1) {
+        let _ = write!(words, " {}", comparison_in_words(other, percent(other.summary.share())));
     }
     words
+}
+
+fn comparison_in_words(run: &Run, share: Option<String>) -> String {
+    let share = share.map(|s| format!(", {s}")).unwrap_or_default();
+    let (s, mbps) = (run.summary.duration_s, run.summary.goodput_bps / 1e6);
+    match (run.is_of_another(), run.summary.is_cut_short) {
+        (true, true) => format!(
+            "The kernel’s TCP with CUBIC, on the same path, had carried {} when it was given up after {s:.1} s: \
+             {mbps:.1} Mbit/s{share}.",
+            megabytes(run.summary.payload_bytes)
+        ),
+        (true, false) => format!(
+            "The kernel’s TCP with CUBIC took {s:.1} s for as much, on the same path: {mbps:.1} Mbit/s{share}."
+        ),
+        (false, _) => {
+            format!("With the first profile kept throughout, it took {s:.1} s at {mbps:.1} Mbit/s{share}.")
+        }
+    }
 }
 
 fn times(count: usize) -> String {
@@ -89,7 +101,7 @@ fn times(count: usize) -> String {
 
 fn warnings(record: &Record) -> String {
     let mut warnings = Vec::new();
-    for run in &record.runs {
+    for run in record.runs.iter().filter(|run| !run.is_of_another()) {
         if run.summary.sha256 != record.setting.file.sha256 {
             warnings.push(format!("In the {} run, the hash of what arrived differs.", run.name));
         }
@@ -126,12 +138,17 @@ fn summary_note(record: &Record) -> String {
         "" => String::new(),
         hash => format!(" SHA-256 of the file before it was sent: <code>{}</code>.", escape(hash)),
     };
+    // Who has to wait for a time-out sends single packets: 4 of them can take seconds to pass.
+    let bursts = match record.runs.iter().any(Run::is_of_another) {
+        true => " Bursts of losses are so many packets long, however long these take to be sent.",
+        false => "",
+    };
     format!(
         "Time runs from the client’s first datagram, handshake included, to its report that the file has \
          arrived. Goodput is the file’s length over that time. What the path could carry is the integral of \
          the rate of its forward link over that time; all headers, acknowledgements of the other direction’s \
          data, redundancy and repetitions come out of it. Its mean loss is that of the model, not of the \
-         sample. Lost and dropped packets are those of the forward link, as the relay counted them.{hash}"
+         sample. Lost and dropped packets are those of the forward link, as the emulation counted them.{bursts}{hash}"
     )
 }
 
@@ -210,7 +227,7 @@ fn throughput_caption(charts: &Charts, compared: bool) -> String {
     );
     if compared {
         caption.push_str(
-            " The path changes by bytes carried, so the run with the fixed profile (grey) meets each change at \
+            " The path changes by bytes carried, so the run that is compared with (grey) meets each change at \
              a time of its own: the grey dashes are the rate that its path could carry.",
         );
     }
@@ -237,7 +254,7 @@ fn queue_caption(compared: bool) -> String {
                 10 ms.";
     if compared {
         format!(
-            "{base} Click the legend to see that of the fixed profile, and double-click the chart to see all of it."
+            "{base} Click the legend to see that of the other run, and double-click the chart to see all of it."
         )
     } else {
         base.into()
@@ -280,6 +297,14 @@ fn profile_tables(record: &Record) -> String {
     if html.is_empty() { "<p>None were reported.</p>".into() } else { html }
 }
 
+fn world(record: &Record) -> String {
+    let own = "two processes, UDP sockets on loopback, and between them a relay that emulates the path in real time";
+    let is_tcp = record.runs.iter().any(Run::is_of_another);
+    let other =
+        if is_tcp { "; for TCP two network namespaces, and the same emulation between them" } else { "" };
+    [own, other].concat()
+}
+
 fn setup_table(record: &Record) -> String {
     let s = &record.setting;
     let memory = s.machine.memory_mib.map(|m| format!(", {:.1} GiB", m as f64 / 1024.0)).unwrap_or_default();
@@ -289,13 +314,12 @@ fn setup_table(record: &Record) -> String {
         ("Changes, by bytes into the forward link", s.schedule.join("; ")),
         ("File", format!("{}, {} bytes, {origin}", s.file.name, summary::count(Some(s.file.bytes)))),
         ("Seed", s.seed.to_string()),
-        ("Machine", format!("{}, {} cores{memory}, {}", s.machine.processor, s.machine.cores, s.machine.system)),
-        ("Versions", format!("{}; {}", s.uts_version, s.lab_version)),
         (
-            "World",
-            "two processes, UDP sockets on loopback, and between them a relay that emulates the path in real time"
-                .into(),
+            "Machine",
+            format!("{}, {} cores{memory}, {}", s.machine.processor, s.machine.cores, s.machine.system),
         ),
+        ("Versions", format!("{}; {}", s.uts_version, s.lab_version)),
+        ("World", world(record)),
     ];
     let mut html = String::from("<div class=\"scroll\"><table class=\"facts\"><tbody>");
     for (name, value) in rows {

@@ -16,8 +16,9 @@ pub const MISSING: &str = "–";
 
 type Value = fn(&Run) -> String;
 
-const ROWS: [(&str, Value); 13] = [
-    ("Time", |r| format!("{:.2} s", r.summary.duration_s)),
+const ROWS: [(&str, Value); 14] = [
+    ("Time", time),
+    ("Arrived", |r| format!("{:.1} MB", r.summary.payload_bytes as f64 / 1e6)),
     ("Goodput", |r| format!("{:.2} Mbit/s", r.summary.goodput_bps / 1e6)),
     ("Share of what the path could carry", |r| percent(r.summary.share())),
     ("Share of that less its mean loss", |r| percent(r.summary.share_after_loss())),
@@ -26,9 +27,9 @@ const ROWS: [(&str, Value); 13] = [
     ("Packets repaired", |r| part(r.summary.packets_repaired, r.summary.packets_sent)),
     ("Lost on the wire", |r| count(Some(r.summary.lost_on_wire))),
     ("Dropped by the full queue", |r| count(Some(r.summary.dropped_by_queue))),
-    ("Exchanges", |r| r.agreed().count().to_string()),
+    ("Exchanges", |r| own(r, r.agreed().count())),
     ("Each took", took),
-    ("Exchanges refused or unanswered", |r| (r.exchanges.len() - r.agreed().count()).to_string()),
+    ("Exchanges refused or unanswered", |r| own(r, r.exchanges.len() - r.agreed().count())),
     ("SHA-256 of what arrived", |r| abbreviated(&r.summary.sha256)),
 ];
 
@@ -44,9 +45,18 @@ pub fn headings(record: &Record) -> Vec<&str> {
     let heading = |run: &'_ Run| match run.name.as_str() {
         "adaptive" => "Adaptive",
         "fixed" => "First profile fixed",
+        "tcp" => "Kernel TCP",
         _ => "Run",
     };
     record.runs.iter().map(heading).collect()
+}
+
+/// Name of the run that the adaptive one is compared with, in the legends of charts.
+pub(super) fn compared(run: &Run) -> &'static str {
+    match run.name.as_str() {
+        "tcp" => "kernel TCP",
+        _ => "fixed profile",
+    }
 }
 
 /// The summary as aligned text.
@@ -73,6 +83,16 @@ pub fn text(record: &Record) -> String {
         text.push_str(&line(row.name, &mut row.values.iter().map(String::as_str)));
     }
     text
+}
+
+/// A count of what only UTS has.
+fn own(run: &Run, count: usize) -> String {
+    if run.is_of_another() { MISSING.into() } else { count.to_string() }
+}
+
+fn time(run: &Run) -> String {
+    let beyond = if run.summary.is_cut_short { "not done after " } else { "" };
+    format!("{beyond}{:.2} s", run.summary.duration_s)
 }
 
 fn percent(share: Option<f64>) -> String {

@@ -1,19 +1,22 @@
 //! `uts-lab demo`.
 
+mod tcp;
+
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use uts_demo::{DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
+use uts_demo::{Against, DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
 use uts_end::signals;
 
 /// Carry a file over a path that changes, and show how the connection adapts
 ///
 /// Starts `uts serve` and `uts cp` as two processes with an emulated path between them: 50 Mbit/s,
 /// 40 ms round trip, a queue of 64 packets. After a third of the file, 5 % of packets are lost in
-/// bursts. After two thirds, the loss ends and the rate falls to 20 Mbit/s. A second copy keeps its
-/// first profile, for comparison. Leaves a report. Fails if the file differs at the two ends, or if
-/// no exchange of mechanisms followed a change of the path.
+/// bursts. After two thirds, the loss ends and the rate falls to 20 Mbit/s. Then the kernel's TCP
+/// carries as many bytes over the same path, for at most three times as long. That needs network
+/// namespaces; without them a second copy keeps its first profile instead. Leaves a report. Fails
+/// if the file differs at the two ends, or if no exchange of mechanisms followed a change of the path.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// File to carry, instead of a pseudo-random one
@@ -32,8 +35,12 @@ pub struct Arguments {
     /// Seed of the file and of the path's random decisions
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Leave out the copy that keeps its first profile
-    #[arg(long)]
+    /// Compare with the kernel's TCP, or with a copy that keeps its first profile [default: tcp
+    /// where this machine permits network namespaces, otherwise fixed]
+    #[arg(long, value_name = "WHAT")]
+    against: Option<Compared>,
+    /// Compare with nothing
+    #[arg(long, conflicts_with = "against")]
     no_comparison: bool,
     /// Short, for tests: 20 Mbit/s and 20 ms round trip at first, 8 Mbit/s at last
     #[arg(long)]
@@ -41,6 +48,15 @@ pub struct Arguments {
     /// Give up if nothing moves for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     patience: u32,
+}
+
+/// The other side of a comparison.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Compared {
+    /// The kernel's TCP
+    Tcp,
+    /// A copy that keeps its first profile
+    Fixed,
 }
 
 /// Demonstrates, until done or a signal.
@@ -60,12 +76,32 @@ pub fn run(arguments: Arguments) -> Result<()> {
         out: arguments.out,
         uts,
         seed: arguments.seed,
-        compare: !arguments.no_comparison,
+        against: against(arguments.against, arguments.no_comparison)?,
         quick: arguments.quick,
         patience: Duration::from_secs(arguments.patience.into()),
         command: command_line(),
     };
     uts_demo::run(&config, &stop)
+}
+
+/// # Errors
+/// TCP is asked for, and cannot be.
+fn against(asked: Option<Compared>, nothing: bool) -> Result<Against> {
+    if nothing {
+        return Ok(Against::Nothing);
+    }
+    let tcp = match asked {
+        Some(Compared::Fixed) => return Ok(Against::Fixed),
+        Some(Compared::Tcp) | None => tcp::KernelTcp::new(),
+    };
+    match tcp {
+        Ok(tcp) => Ok(Against::Other(Box::new(tcp))),
+        Err(why) if asked.is_some() => anyhow::bail!("TCP cannot be compared with here: {why}"),
+        Err(why) => {
+            super::tell_line(format_args!("compared with a fixed profile, and not with TCP: {why}"));
+            Ok(Against::Fixed)
+        }
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {

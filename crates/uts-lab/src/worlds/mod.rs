@@ -114,7 +114,10 @@ impl Passed {
 }
 
 /// Lines of a CSV file by their columns.
-fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T)) -> Result<()> {
+///
+/// # Errors
+/// It cannot be read, or a line has other columns.
+pub fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T)) -> Result<()> {
     let mut reader =
         csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
     for row in reader.deserialize() {

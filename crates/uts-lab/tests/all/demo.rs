@@ -1,6 +1,7 @@
 //! `uts-lab demo` with a stand-in for `uts`, a script that says what the real one would. Tests what
 //! becomes of its output, and how the demo ends when an end fails.
 
+use crate::skip;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+use uts_path::PathConfig;
 use uts_record::demo;
+use uts_router::TestbedConfig;
 
 /// Speaks for both ends. `MODE` makes it fail in one way or another; the served directory and the
 /// processes' numbers are left beside the script.
@@ -119,7 +122,7 @@ impl Stage {
 #[test]
 fn a_copy_is_followed_compared_and_reported() {
     let stage = Stage::new();
-    let (code, stdout, stderr) = stage.run("", &[]);
+    let (code, stdout, stderr) = stage.run("", &["--against", "fixed"]);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     for wanted in [
         " s  path: loss=ge:0.05,4\n",
@@ -144,6 +147,44 @@ fn a_copy_is_followed_compared_and_reported() {
     assert!(adaptive.queue.t_s.len() > 10 && adaptive.summary.capacity_bytes.unwrap() > 0.0);
     assert!(fixed.commands[1].contains("--no-adapt") && !adaptive.commands[1].contains("--no-adapt"));
     assert!(stage.out().join("report.html").is_file());
+}
+
+#[test]
+fn as_many_bytes_go_by_tcp_for_comparison() {
+    let stage = Stage::new();
+    let path = PathConfig::both("delay=0ms".parse().unwrap());
+    let program = Some(env!("CARGO_BIN_EXE_uts-lab").into());
+    let config = TestbedConfig { program, ..TestbedConfig::point_to_point(path) };
+    let checks = uts_router::doctor_with(&config);
+    if let Some(check) = checks.into_iter().find(|check| check.required && !check.ok) {
+        let (code, _, stderr) = stage.run("", &["--against", "tcp"]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.contains("TCP cannot be compared with here"), "{stderr}");
+        return skip::say(&format!("{}: {}", check.name, check.why));
+    }
+    let (code, stdout, stderr) = stage.run("", &["--against", "tcp"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.lines().any(|line| line.split_whitespace().eq(["Adaptive", "Kernel", "TCP"])), "{stdout}");
+    let record = demo::load(&stage.out()).unwrap();
+    let [adaptive, tcp] = record.runs.as_slice() else { panic!("not two runs") };
+    assert_eq!((tcp.name.as_str(), tcp.exchanges.len(), adaptive.exchanges.len()), ("tcp", 0, 2));
+    assert_eq!((tcp.summary.payload_bytes, tcp.summary.is_cut_short), (30_000, false));
+    // The same changes after the same bytes, and the path of the other way alone changes nothing.
+    let changes = |run: &demo::Run| {
+        run.changes.iter().map(|c| (c.target.clone(), c.change.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(changes(tcp), changes(adaptive));
+    assert!(tcp.link.len() == 3 && !tcp.queue.t_s.is_empty() && tcp.summary.packets_sent > Some(20));
+    assert!(tcp.commands[0].contains("kind = \"tcp\""), "{:?}", tcp.commands);
+    let page = std::fs::read_to_string(stage.out().join("report.html")).unwrap();
+    assert!(page.contains("The kernel’s TCP with CUBIC took") && page.contains("Goodput, kernel TCP"));
+}
+
+#[test]
+fn what_is_compared_with_is_named() {
+    let (code, _, stderr) = Stage::new().run("", &["--against", "carrier-pigeons"]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("carrier-pigeons") && stderr.contains("tcp, fixed"), "{stderr}");
 }
 
 #[test]

@@ -32,6 +32,18 @@ fn the_page_holds_all_charts_and_tables() {
 }
 
 #[test]
+fn the_picture_names_runs_changes_and_exchanges() {
+    let record = sample::record(6_000_000, 3);
+    let picture = uts_report::picture(&record).unwrap();
+    for wanted in [">UTS<", ">First profile fixed<", "6 MB over a path", ">5 % loss<", "Arrived, MB"] {
+        assert!(picture.contains(wanted), "`{wanted}` is missing in {picture}");
+    }
+    assert!(!picture.contains("href") && !picture.contains("NaN"));
+    let nothing = demo::Record { runs: Vec::new(), ..record };
+    assert!(uts_report::picture(&nothing).is_none());
+}
+
+#[test]
 fn the_page_loads_nothing() {
     let page = uts_report::render(&sample::record(6_000_000, 3)).unwrap();
     for load in

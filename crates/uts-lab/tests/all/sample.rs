@@ -210,6 +210,7 @@ fn finish(sender: Sender, file: &FileFacts, adapt: bool) -> Run {
         steps.map(|(s, end)| bytes_per_s(s) * (end - s.t_s.max(0.0)) * (1.0 - s.loss * after_loss)).sum()
     };
     run.summary = Summary {
+        is_cut_short: false,
         duration_s,
         payload_bytes: file.bytes,
         goodput_bps: file.bytes as f64 * 8.0 / duration_s,
