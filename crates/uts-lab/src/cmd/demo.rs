@@ -16,7 +16,8 @@ use uts_end::signals;
 /// bursts. After two thirds, the loss ends and the rate falls to 20 Mbit/s. Then the kernel's TCP
 /// carries as many bytes over the same path, for at most three times as long. That needs network
 /// namespaces; without them a second copy keeps its first profile instead. Leaves a report. Fails
-/// if the file differs at the two ends, or if no exchange of mechanisms followed a change of the path.
+/// if the file differs at the two ends, or if no exchange of mechanisms followed a change of the
+/// path.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// File to carry, instead of a pseudo-random one
