@@ -68,6 +68,7 @@ pub enum Event {
 
 /// A step of an exchange of mechanisms.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ExchangeEvent {
     /// This end asked for another profile.
     Requested {
@@ -143,6 +144,7 @@ pub enum ExchangeEvent {
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CloseReason {
     /// This end closed it.
     #[error("closed here{}", said(reason, *code))]

@@ -296,5 +296,7 @@ fn describe(exchange: &ExchangeEvent) -> (&'static str, Value) {
         ExchangeEvent::Brought { epoch, line } => {
             ("uts:exchange_brought", json!({ "epoch": epoch, "line": line }))
         }
+        // One of a newer engine.
+        other => ("uts:exchange", json!({ "event": format!("{other:?}") })),
     }
 }

@@ -24,6 +24,7 @@ pub struct AuthorizedKeys {
 
 /// What is wrong with a file of authorized keys.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AuthorizedKeysError {
     /// It cannot be read.
     #[error("cannot read the authorized keys in {path}: {source}")]

@@ -34,6 +34,7 @@ struct ConnectionRef {
 
 /// Why a property was not changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PropertyError {
     /// No such property, or no such value.
     #[error(transparent)]

@@ -83,6 +83,7 @@ impl ConnectOptions {
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The address is not `host:port`.
     #[error("`{target}` is not an address: {why}")]

@@ -18,6 +18,7 @@ pub struct Fingerprint([u8; 32]);
 
 /// Why a text is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FingerprintError {
     /// It does not say by which hash.
     #[error("`{0}` is not a fingerprint: it has to begin with SHA256:")]

@@ -24,6 +24,7 @@ pub struct Identity {
 
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityError {
     /// There is no place for a key file.
     #[error("no place for the key file: neither XDG_CONFIG_HOME nor HOME is set, and the user has no home")]

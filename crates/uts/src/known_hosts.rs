@@ -29,6 +29,7 @@ pub struct KnownHost {
 
 /// What is wrong with a known-hosts file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KnownHostsError {
     /// There is no place for the file.
     #[error(

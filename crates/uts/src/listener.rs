@@ -108,6 +108,7 @@ impl fmt::Debug for ServerOptions {
 
 /// Why no connections can be accepted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The address cannot be used.
     #[error("cannot listen at {addr}: {source}")]

@@ -40,6 +40,7 @@ pub(crate) struct ClientTls {
 /// Groups in which the ends of a connection agree on its first secret (RFC 8446 section 4.2.7,
 /// establishment.md R-12). The best that both have is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyExchange {
     /// X25519MLKEM768, then those of [`KeyExchange::Classical`]. A recording of today stays secret
     /// as long as X25519 or ML-KEM-768 (FIPS 203) holds, and quantum computers break only the

@@ -81,6 +81,7 @@ pub enum ClientAuth {
 
 /// A client that a server did not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RefusedClient {
     /// The key that it has shown to have.
     pub fingerprint: Option<Fingerprint>,
@@ -90,6 +91,7 @@ pub struct RefusedClient {
 
 /// Why a server was not trusted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrustError {
     /// It was never met before.
     #[error("{host} is not a known host: its key is {found}, and {file} has none for it")]
@@ -161,6 +163,7 @@ fn list(pinned: &[Fingerprint]) -> String {
 
 /// Why a server cannot find out which clients to let in.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientAuthError {
     /// The file of authorized keys.
     #[error(transparent)]

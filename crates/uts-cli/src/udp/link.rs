@@ -134,6 +134,8 @@ impl Link for UdpLink {
                     ConnectionEvent::NoEffect(what) => LinkEvent::NoEffect(format!(
                         "{what} has no effect: the profile in use cannot do that"
                     )),
+                    // There is nothing to say of what is not known here.
+                    _ => continue,
                 };
                 if sender.send(event).is_err() {
                     return;
@@ -242,5 +244,6 @@ fn step(event: ExchangeEvent) -> ExchangeStep {
             ExchangeStep { step: "failed", direction: direction(d), group, epoch, ..none }
         }
         ExchangeEvent::Brought { epoch, line } => ExchangeStep { step: "brought", epoch, line, ..none },
+        other => ExchangeStep { step: "other", line: format!("{other:?}"), ..none },
     }
 }

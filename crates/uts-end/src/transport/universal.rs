@@ -362,6 +362,7 @@ pub fn describe(step: &ExchangeEvent) -> String {
         }
         ExchangeEvent::Failed { epoch, .. } => format!("epoch {epoch} failed: no answer"),
         ExchangeEvent::Brought { epoch, line } => format!("epoch {epoch} brought: {line}"),
+        other => format!("{other:?}"),
     }
 }
 

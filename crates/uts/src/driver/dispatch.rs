@@ -21,6 +21,7 @@ const BACKLOG_MAX: usize = 256;
 
 /// What an application may want to know of a connection, beside its flows.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ConnectionEvent {
     /// A step of an exchange of mechanisms. Boxed, for that of others many wait at idle
     /// connections.

@@ -7,6 +7,7 @@ use std::io;
 
 /// The kind of a fault, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// No such file or directory.
     NotFound,
@@ -129,6 +130,7 @@ impl fmt::Display for Fault {
 
 /// Why a file, or a whole copy, failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
     /// At this end.
     #[error("{0}")]

@@ -5,6 +5,7 @@ use uts_engine::{CloseReason, code_shown};
 
 /// Why nothing can be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The peer wants no more of this flow.
     #[error("the peer wants no more of this flow{}", code_shown(*.0))]
@@ -33,6 +34,7 @@ pub enum WriteError {
 
 /// Why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The peer gave the flow up.
     #[error("the peer reset the flow{}", code_shown(*.0))]
@@ -97,5 +99,6 @@ fn kind_of(reason: &CloseReason) -> io::ErrorKind {
         CloseReason::Version { .. } => io::ErrorKind::Unsupported,
         CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
         CloseReason::Reset => io::ErrorKind::ConnectionReset,
+        _ => io::ErrorKind::Other,
     }
 }

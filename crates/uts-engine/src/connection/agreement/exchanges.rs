@@ -21,6 +21,7 @@ use uts_wire::{WireChoice, WireProfile};
 
 /// Why an exchange could not be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExchangeError {
     /// The profile cannot be built here.
     #[error("{0}")]

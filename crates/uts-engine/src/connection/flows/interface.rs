@@ -103,6 +103,7 @@ impl After {
 
 /// Why a flow cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FlowError {
     /// The peer allows no more at present, or the handshake is not done.
     #[error("the peer allows no more flows at present")]

@@ -3,6 +3,7 @@
 /// What a connection has done so far. All counts are of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is named for what it counts")]
+#[non_exhaustive]
 pub struct Stats {
     pub packets_sent: u64,
     pub bytes_sent: u64,
