@@ -26,7 +26,8 @@ pub enum Setting {
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
     /// `queue=droptail`, `row:N`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
-    /// `red:5p,15p,0.1`, `codel[:TARGET,INTERVAL][,noecn]`.
+    /// `red:5p,15p,0.1`, `codel[:TARGET,INTERVAL][,noecn]`, `fq_codel`, `pie[:TARGET][,noecn]`,
+    /// `police:RATE,BURST`.
     Queue(Discipline),
     /// `delay=20ms`: nanoseconds.
     Delay(u64),

@@ -12,7 +12,7 @@
 //!    it waits in one of them for the router, or is dropped if none is free. The queue's
 //!    [`Discipline`] may drop or mark it; if there is no room in the buffer, it says which packet
 //!    goes. Queue above the ECN threshold: marked.
-//! 2. It waits its turn. As its transmission would begin, the discipline may drop or mark it
+//! 2. It waits its turn, or that of its flow. As its transmission would begin, the discipline may drop or mark it
 //!    (CoDel). Then it is transmitted at the link's rate, for as long as the bits of its
 //!    [`Framing`] take. Departures are computed in virtual time: a caller that is late does not
 //!    change the rate.
@@ -64,7 +64,7 @@ pub use framing::Framing;
 pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
 pub use passage::{DropReason, Fate, Passage};
 pub use path::{Applied, Direction, Path, PathConfig};
-pub use queue::{CoDel, Discipline, Red};
+pub use queue::{CoDel, Discipline, FqCoDel, Pie, Police, Red};
 pub use receive::Receive;
 pub use schedule::{At, Schedule, Scheduled, Target};
 pub use stats::Stats;

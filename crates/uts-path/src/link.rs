@@ -35,6 +35,12 @@ pub trait Payload: Clone {
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
+
+    /// Tells the flows apart that a queue is to be fair among: the same for all packets of one; 0 if
+    /// there is one flow.
+    fn flow(&self) -> u64 {
+        0
+    }
 }
 
 impl Payload for Vec<u8> {
@@ -192,7 +198,8 @@ impl<T: Payload> Link<T> {
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
         let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
-        self.transmitter.push(at_ns, Queued { payload, cost_bytes, wire_bits, passage });
+        let flow = payload.flow();
+        self.transmitter.push(at_ns, Queued { payload, flow, cost_bytes, wire_bits, passage });
         // On an idle link its transmission begins now.
         self.transmit(at_ns);
         Fate::Queued { marked: passage.marked }
@@ -356,7 +363,9 @@ impl<T: Payload> Link<T> {
         let counter = match reason {
             DropReason::ReceiveFull => &mut self.stats.dropped_receive,
             DropReason::QueueFull => &mut self.stats.dropped_queue,
-            DropReason::Red | DropReason::CoDel => &mut self.stats.dropped_early,
+            DropReason::Red | DropReason::CoDel | DropReason::Pie | DropReason::Policed => {
+                &mut self.stats.dropped_early
+            }
             DropReason::TooBig => &mut self.stats.dropped_mtu,
             DropReason::Loss => &mut self.stats.dropped_loss,
             DropReason::Outage => &mut self.stats.dropped_outage,

@@ -248,7 +248,8 @@ mod tests {
         let time = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
         let rate =
             "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
-        let queue = "must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel";
+        let queue = "must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, codel, \
+                 fq_codel, pie, or police:RATE,BURST as in police:10mbit,64kB";
         let red = "must be red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn] as in red:5p,15p,0.1";
         for (text, wanted) in [
             ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),

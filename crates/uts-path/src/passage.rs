@@ -30,6 +30,10 @@ pub enum DropReason {
     /// CoDel chose it.
     #[serde(rename = "codel")]
     CoDel,
+    /// PIE chose it.
+    Pie,
+    /// Beyond the rate of a policer.
+    Policed,
     /// Lost on the wire.
     Loss,
     /// Lost on the wire while the link was down.
@@ -37,7 +41,8 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `loss`, `outage`.
+    /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `pie`, `policed`, `loss`,
+    /// `outage`.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::ReceiveFull => "receive_full",
@@ -45,6 +50,8 @@ impl DropReason {
             DropReason::TooBig => "too_big",
             DropReason::Red => "red",
             DropReason::CoDel => "codel",
+            DropReason::Pie => "pie",
+            DropReason::Policed => "policed",
             DropReason::Loss => "loss",
             DropReason::Outage => "outage",
         }

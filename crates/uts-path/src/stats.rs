@@ -24,7 +24,7 @@ pub struct Stats {
     pub dropped_receive: u64,
     /// Dropped as the queue was full.
     pub dropped_queue: u64,
-    /// Dropped by the queue discipline before the queue was full: RED, CoDel.
+    /// Dropped by the queue discipline before the queue was full: RED, CoDel, PIE, a policer.
     pub dropped_early: u64,
     /// Lost on the wire.
     pub dropped_loss: u64,

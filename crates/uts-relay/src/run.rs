@@ -62,6 +62,10 @@ impl Payload for Datagram {
     fn bytes(&self) -> Option<&[u8]> {
         Some(&self.bytes)
     }
+
+    fn flow(&self) -> u64 {
+        self.client
+    }
 }
 
 /// Which sockets have something to read.

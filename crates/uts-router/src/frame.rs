@@ -102,6 +102,29 @@ impl Payload for Packet {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.ip())
     }
+
+    /// By protocol, addresses and ports (RFC 8290, section 4.1.1).
+    fn flow(&self) -> u64 {
+        flow_of(self.ip())
+    }
+}
+
+/// A hash (FNV-1a) of what tells flows apart in an IP packet. Fragments behind the first have no
+/// ports.
+fn flow_of(ip: &[u8]) -> u64 {
+    let (protocol, addresses, ports) = match ip.first().map(|first| first >> 4) {
+        Some(4) => {
+            let header = 4 * usize::from(ip[0] & 15);
+            let is_first = ip.get(6..8).is_some_and(|at| u16::from_be_bytes([at[0] & 0x1f, at[1]]) == 0);
+            (ip.get(9), ip.get(12..20), if is_first { ip.get(header..header + 4) } else { None })
+        }
+        Some(6) => (ip.get(6), ip.get(8..40), ip.get(40..44)),
+        _ => (None, None, None),
+    };
+    let has_ports = matches!(protocol, Some(6 | 17));
+    let ports = ports.filter(|_| has_ports).unwrap_or_default();
+    let all = protocol.into_iter().chain(addresses.unwrap_or_default()).chain(ports);
+    all.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// What the frame carries.
@@ -172,6 +195,32 @@ pub(super) fn fold(mut sum: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flows_are_told_apart_by_addresses_and_ports() {
+        let v4 = |protocol: u8, to: u8, port: u8, more: u8| {
+            let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, more, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, to];
+            ip.extend([0, 1, 0, port, 0, 8, 0, 0]);
+            flow_of(&ip)
+        };
+        assert_eq!(v4(17, 2, 80, 0), v4(17, 2, 80, 0));
+        let all = [v4(17, 2, 80, 0), v4(17, 3, 80, 0), v4(17, 2, 81, 0), v4(6, 2, 80, 0)];
+        assert!(all.iter().enumerate().all(|(n, flow)| !all[..n].contains(flow)), "{all:?}");
+        // A fragment, and what has no ports.
+        assert_eq!(v4(17, 2, 80, 9), v4(17, 2, 81, 9));
+        assert_eq!(v4(1, 2, 80, 0), v4(1, 2, 81, 0));
+        let v6 = |port: u8| {
+            let mut ip = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+            ip.extend([1; 32]);
+            ip.extend([0, 1, 0, port, 0, 8, 0, 0]);
+            flow_of(&ip)
+        };
+        assert_ne!(v6(80), v6(81));
+        for length in 0..44 {
+            flow_of(&vec![0x45; length]);
+            flow_of(&vec![0x60; length]);
+        }
+    }
 
     fn ipv4(tos: u8) -> Packet {
         let mut ip = vec![0x45, tos, 0, 28, 1, 2, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2];

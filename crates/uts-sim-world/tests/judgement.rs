@@ -79,6 +79,9 @@ fn neighbours_keep_their_shares_behind_every_queue() {
         ("100 packets", "buffer=100p"),
         ("CoDel", "buffer=600kB queue=codel:5ms,100ms,noecn"),
         ("RED", "buffer=600kB queue=red:10p,50p,0.1,gentle,noecn"),
+        ("PIE", "buffer=600kB queue=pie:15ms,noecn"),
+        ("FQ-CoDel", "buffer=600kB queue=fq_codel:5ms,100ms,noecn"),
+        ("a policer", "rate=100mbit buffer=600kB queue=police:20mbit,50kB"),
     ];
     let mut unfair = Vec::new();
     for (name, queue) in queues {
@@ -110,6 +113,13 @@ fn nothing_is_lost_where_nothing_is_to_be_gained() {
         ("a thin way back", path(plain, "rate=64kbit delay=15ms buffer=15kB", ""), &bulk(8), "goodput"),
         ("a shallow buffer", path("rate=40mbit delay=10ms buffer=10p", plain, ""), &bulk(6), "goodput"),
         ("CoDel", path(&format!("{plain} queue=codel"), plain, ""), &bulk(8), "goodput"),
+        ("PIE", path(&format!("{plain} queue=pie"), plain, ""), &bulk(8), "goodput"),
+        (
+            "a policer",
+            path(&format!("{plain} rate=1gbit queue=police:20mbit,50kB"), plain, ""),
+            &bulk(8),
+            "goodput",
+        ),
     ];
     let mut harmed = Vec::new();
     for (name, path, workload, figure) in cells {

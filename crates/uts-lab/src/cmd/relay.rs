@@ -21,9 +21,10 @@ const NOTICE: Duration = Duration::from_millis(50);
 /// Relay UDP datagrams over an emulated path
 ///
 /// SETTINGS are any of: rate=50mbit|trace:FILE|cellular:MAX,SEED delay=20ms buffer=64p|256kB
-/// receive=8p,100us queue=droptail|row:N|random|red:MIN,MAX,MAX_P|codel jitter=2ms[,bell][,reorder]
-/// loss=0.01|ge:MEAN,BURST duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400
-/// overhead=28 framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. A property of the path that is
+/// receive=8p,100us queue=droptail|row:N|random|red:MIN,MAX,MAX_P|codel|fq_codel|pie|
+/// police:RATE,BURST jitter=2ms[,bell][,reorder] loss=0.01|ge:MEAN,BURST duplicate=0.001
+/// reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400 overhead=28 framing=ethernet|slip|aal5|ppp
+/// ecn=20p|30kB up|down. A property of the path that is
 /// not set is perfect. Each packet costs 28 bytes of overhead (IPv4 and UDP headers) unless set
 /// otherwise.
 #[derive(Debug, Args)]

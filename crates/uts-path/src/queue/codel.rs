@@ -59,8 +59,15 @@ impl CoDel {
 
 impl fmt::Display for CoDel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CoDel { target_ns, interval_ns, ecn } = *self;
         f.write_str("codel")?;
+        self.write_arguments(f)
+    }
+}
+
+impl CoDel {
+    /// Writes what stands behind the name.
+    pub(super) fn write_arguments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CoDel { target_ns, interval_ns, ecn } = *self;
         let times = CoDel { ecn, ..CoDel::default() } != *self;
         if times {
             write!(f, ":{},{}", format_duration(target_ns), format_duration(interval_ns))?;
@@ -113,6 +120,11 @@ impl CoDelQueue {
         }
     }
 
+    /// A packet of this length is among those that come.
+    pub(super) fn note_packet(&mut self, bytes: u64) {
+        self.maxpacket_bytes = self.maxpacket_bytes.max(bytes);
+    }
+
     /// The sojourn has been above the target for an interval.
     fn ok_to_drop(&mut self, now_ns: u64, sojourn_ns: u64, bytes: u64) -> bool {
         if sojourn_ns < self.settings.target_ns || bytes <= self.maxpacket_bytes {
@@ -142,7 +154,7 @@ impl CoDelQueue {
 
 impl QueueDiscipline for CoDelQueue {
     fn on_arrival(&mut self, arrival: &Arrival, _: &mut dyn FnMut() -> bool, _: &mut ChaCha8Rng) -> Verdict {
-        self.maxpacket_bytes = self.maxpacket_bytes.max(arrival.bytes);
+        self.note_packet(arrival.bytes);
         Verdict::PASS
     }
 
@@ -150,6 +162,7 @@ impl QueueDiscipline for CoDelQueue {
         &mut self,
         now_ns: u64,
         sojourn_ns: u64,
+        _: u64,
         bytes: u64,
         mark: &mut dyn FnMut() -> bool,
     ) -> Verdict {
@@ -203,13 +216,13 @@ mod tests {
         for step in from_ms * 10..until_ms * 10 {
             let now_ns = step * 100_000;
             let signal = |v: Verdict| v != Verdict::PASS;
-            let mut verdict = queue.on_start(now_ns, 20 * MS, 30_000, &mut || capable);
+            let mut verdict = queue.on_start(now_ns, 20 * MS, 1000, 30_000, &mut || capable);
             while signal(verdict) {
                 drops.push(now_ns as f64 / MS as f64);
                 if verdict == (Verdict::Pass { marked: true }) {
                     break;
                 }
-                verdict = queue.on_start(now_ns, 20 * MS, 30_000, &mut || capable);
+                verdict = queue.on_start(now_ns, 20 * MS, 1000, 30_000, &mut || capable);
             }
         }
         drops
@@ -236,7 +249,7 @@ mod tests {
         let mut queue = CoDelQueue::new(CoDel::default());
         let first = drops(&mut queue, 0, 1000, false).len() as u64;
         assert_eq!(queue.count, first);
-        assert_eq!(queue.on_start(1000 * MS, 4 * MS, 30_000, &mut || false), Verdict::PASS);
+        assert_eq!(queue.on_start(1000 * MS, 4 * MS, 1000, 30_000, &mut || false), Verdict::PASS);
         assert!(!queue.dropping);
         // Above again at once: an interval passes, then drops go on at nearly the rate they had.
         let again = drops(&mut queue, 1001, 1300, false);
@@ -244,7 +257,7 @@ mod tests {
         let gap_ms = again[1] - again[0];
         assert!((gap_ms - 100.0 / ((first - 1) as f64).sqrt()).abs() < 0.11, "{gap_ms}");
         // Long after, they begin anew.
-        queue.on_start(1300 * MS, 0, 0, &mut || false);
+        queue.on_start(1300 * MS, 0, 1000, 0, &mut || false);
         let anew = drops(&mut queue, 5000, 5300, false);
         assert_eq!((anew[0], anew[1]), (5100.0, 5200.0));
     }
@@ -254,7 +267,7 @@ mod tests {
         let mut queue = CoDelQueue::new(CoDel::default());
         queue.maxpacket_bytes = 1500;
         for step in 0..1000 {
-            assert_eq!(queue.on_start(step * MS, 50 * MS, 1500, &mut || false), Verdict::PASS);
+            assert_eq!(queue.on_start(step * MS, 50 * MS, 1000, 1500, &mut || false), Verdict::PASS);
         }
     }
 
@@ -263,10 +276,10 @@ mod tests {
         let mut queue = CoDelQueue::new(CoDel::default());
         for step in 0..1000 {
             let sojourn_ns = if step % 99 == 98 { 4 } else { 90 } * MS;
-            assert_eq!(queue.on_start(step * MS, sojourn_ns, 30_000, &mut || false), Verdict::PASS);
+            assert_eq!(queue.on_start(step * MS, sojourn_ns, 1000, 30_000, &mut || false), Verdict::PASS);
         }
-        queue.on_start(1000 * MS, 90 * MS, 30_000, &mut || false);
+        queue.on_start(1000 * MS, 90 * MS, 1000, 30_000, &mut || false);
         queue.on_empty(1050 * MS);
-        assert_eq!(queue.on_start(1150 * MS, 90 * MS, 30_000, &mut || false), Verdict::PASS);
+        assert_eq!(queue.on_start(1150 * MS, 90 * MS, 1000, 30_000, &mut || false), Verdict::PASS);
     }
 }

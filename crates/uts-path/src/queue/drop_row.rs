@@ -2,7 +2,7 @@
 //! others or not (S. Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999,
 //! section 4.2.1).
 
-use super::{Arrival, QueueDiscipline, Verdict};
+use super::{Arrival, QueueDiscipline, Verdict, Waiting};
 use crate::passage::DropReason;
 use rand_chacha::ChaCha8Rng;
 
@@ -33,7 +33,7 @@ impl QueueDiscipline for DropRowQueue {
         }
     }
 
-    fn victim(&mut self, _: usize, _: &mut ChaCha8Rng) -> Option<usize> {
+    fn victim(&mut self, _: &mut Waiting<'_>, _: &mut ChaCha8Rng) -> Option<usize> {
         self.left = self.row.saturating_sub(1);
         None
     }
@@ -53,7 +53,11 @@ mod tests {
             |queue: &mut DropRowQueue| queue.on_arrival(&arrival, &mut || false, &mut rng) == Verdict::PASS;
         assert!(passes(&mut queue));
         for _ in 0..2 {
-            assert_eq!(queue.victim(3, &mut ChaCha8Rng::seed_from_u64(1)), None, "the one that comes");
+            assert_eq!(
+                queue.victim(&mut [0; 3].into_iter(), &mut ChaCha8Rng::seed_from_u64(1)),
+                None,
+                "the one that comes"
+            );
             let after = [(); 5].map(|()| passes(&mut queue));
             assert_eq!(after, [false, false, false, true, true]);
         }

@@ -3,10 +3,16 @@
 mod codel;
 mod drop_row;
 mod drop_tail;
+mod fq_codel;
+mod pie;
+mod police;
 mod random_drop;
 mod red;
 
 pub use codel::CoDel;
+pub use fq_codel::FqCoDel;
+pub use pie::Pie;
+pub use police::Police;
 pub use red::Red;
 
 use crate::error::SpecError;
@@ -18,10 +24,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a queue sheds packets. All of them serve first come, first served, and none takes more than
-/// [`buffer`](crate::LinkConfig::buffer) holds.
+/// How a queue sheds packets. All but `fq_codel` serve first come, first served, and none takes more
+/// than [`buffer`](crate::LinkConfig::buffer) holds.
 ///
-/// Text form, in TOML too: `droptail`, `row:4`, `random`, `red:5p,15p,0.1`, `codel`.
+/// Text form, in TOML too: `droptail`, `row:4`, `random`, `red:5p,15p,0.1`, `codel`, `fq_codel`,
+/// `pie`, `police:10mbit,64kB`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Discipline {
@@ -39,6 +46,12 @@ pub enum Discipline {
     Red(Red),
     /// `codel[:TARGET,INTERVAL][,noecn]`: controlled delay.
     CoDel(CoDel),
+    /// `fq_codel[:TARGET,INTERVAL][,noecn]`: a queue for each flow, each with controlled delay.
+    FqCoDel(FqCoDel),
+    /// `pie[:TARGET][,noecn]`: proportional integral controller enhanced.
+    Pie(Pie),
+    /// `police:RATE,BURST`: what is beyond a rate goes at once, and nothing waits for it.
+    Police(Police),
 }
 
 impl Discipline {
@@ -51,6 +64,9 @@ impl Discipline {
             }
             Discipline::Red(red) => red.check(),
             Discipline::CoDel(codel) => codel.check(),
+            Discipline::FqCoDel(fq) => fq.check(),
+            Discipline::Pie(pie) => pie.check(),
+            Discipline::Police(police) => police.check(),
         }
     }
 
@@ -62,6 +78,9 @@ impl Discipline {
             Discipline::RandomDrop => Box::new(random_drop::RandomDropQueue),
             Discipline::Red(red) => Box::new(red::RedQueue::new(*red)),
             Discipline::CoDel(codel) => Box::new(codel::CoDelQueue::new(*codel)),
+            Discipline::FqCoDel(fq) => Box::new(fq_codel::FqCoDelQueue::new(*fq)),
+            Discipline::Pie(pie) => Box::new(pie::PieQueue::new(*pie)),
+            Discipline::Police(police) => Box::new(police::PoliceQueue::new(*police)),
         }
     }
 }
@@ -74,6 +93,9 @@ impl fmt::Display for Discipline {
             Discipline::RandomDrop => f.write_str("random"),
             Discipline::Red(red) => red.fmt(f),
             Discipline::CoDel(codel) => codel.fmt(f),
+            Discipline::FqCoDel(fq) => fq.fmt(f),
+            Discipline::Pie(pie) => pie.fmt(f),
+            Discipline::Police(police) => police.fmt(f),
         }
     }
 }
@@ -86,19 +108,22 @@ impl FromStr for Discipline {
             Some((name, arguments)) => (name, Some(arguments)),
             None => (text, None),
         };
-        let read =
-            match (name, arguments) {
-                ("droptail", None) => Ok(Discipline::DropTail),
-                ("row", Some(row)) => match row.parse() {
-                    Ok(row) => Ok(Discipline::DropRow(row)),
-                    Err(_) => Err("row must be a number of packets, as in row:4".into()),
-                },
-                ("random", None) => Ok(Discipline::RandomDrop),
-                ("red", Some(arguments)) => Red::parse(arguments).map(Discipline::Red),
-                ("codel", _) => CoDel::parse(arguments).map(Discipline::CoDel),
-                _ => Err("must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel"
-                    .into()),
-            };
+        let read = match (name, arguments) {
+            ("droptail", None) => Ok(Discipline::DropTail),
+            ("row", Some(row)) => match row.parse() {
+                Ok(row) => Ok(Discipline::DropRow(row)),
+                Err(_) => Err("row must be a number of packets, as in row:4".into()),
+            },
+            ("random", None) => Ok(Discipline::RandomDrop),
+            ("red", Some(arguments)) => Red::parse(arguments).map(Discipline::Red),
+            ("codel", _) => CoDel::parse(arguments).map(Discipline::CoDel),
+            ("fq_codel", _) => CoDel::parse(arguments).map(|codel| Discipline::FqCoDel(FqCoDel(codel))),
+            ("pie", _) => Pie::parse(arguments).map(Discipline::Pie),
+            ("police", Some(arguments)) => Police::parse(arguments).map(Discipline::Police),
+            _ => Err("must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, codel, \
+                          fq_codel, pie, or police:RATE,BURST as in police:10mbit,64kB"
+                .into()),
+        };
         read.map_err(|reason| SpecError::new("queue", reason))
     }
 }
@@ -142,6 +167,9 @@ pub(crate) struct Arrival {
     pub rate_bps: Option<u64>,
 }
 
+/// Packets that wait, by their flows.
+pub(crate) type Waiting<'w> = dyn ExactSizeIterator<Item = u64> + 'w;
+
 /// A discipline at work. `mark` marks the packet in question if it can be, and says whether it is.
 pub(crate) trait QueueDiscipline: fmt::Debug + Send {
     /// A packet comes; whether there is room for it is not asked here.
@@ -154,17 +182,31 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
         Verdict::PASS
     }
 
-    /// There is no room: which of `waiting` packets, the next to be transmitted first, goes; `None`
-    /// is the one that comes.
-    fn victim(&mut self, _waiting: usize, _rng: &mut ChaCha8Rng) -> Option<usize> {
+    /// There is no room: which of `waiting` packets, given by their flows in the order in which they
+    /// came, goes; `None` is the one that comes.
+    fn victim(&mut self, _waiting: &mut Waiting<'_>, _rng: &mut ChaCha8Rng) -> Option<usize> {
         None
     }
 
-    /// The head's transmission would begin, `sojourn_ns` after its arrival; `bytes` wait behind it.
+    /// A packet of this flow has been taken in.
+    fn on_push(&mut self, _flow: u64, _bytes: u64) {}
+
+    /// A transmission may begin: which of `waiting` packets, given by their flows in the order in
+    /// which they came, is the head. There is one.
+    fn choose(&mut self, _waiting: &mut Waiting<'_>) -> usize {
+        0
+    }
+
+    /// A packet of this flow has gone, transmitted or dropped.
+    fn on_leave(&mut self, _flow: u64, _bytes: u64) {}
+
+    /// The head's transmission would begin, `sojourn_ns` after its arrival; it has `head_bytes`, and
+    /// `bytes` wait behind it.
     fn on_start(
         &mut self,
         _now_ns: u64,
         _sojourn_ns: u64,
+        _head_bytes: u64,
         _bytes: u64,
         _mark: &mut dyn FnMut() -> bool,
     ) -> Verdict {
@@ -179,6 +221,8 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued<T> {
     pub payload: T,
+    /// Its flow.
+    pub flow: u64,
     /// Bytes that it takes in the buffer.
     pub cost_bytes: u64,
     /// Bits that it takes on the wire.
@@ -246,9 +290,11 @@ impl<T: crate::Payload> Transmitter<T> {
     /// Takes out the packet that is to make room; `None` if it is the one that comes.
     pub(crate) fn make_room(&mut self, now_ns: u64, rng: &mut ChaCha8Rng) -> Option<Queued<T>> {
         let fixed = usize::from(self.started);
-        let chosen = self.discipline.victim(self.packets.len() - fixed, rng)?;
+        let waiting = &mut self.packets.range(fixed..).map(|packet| packet.flow);
+        let chosen = self.discipline.victim(waiting, rng)?;
         let mut packet = self.packets.remove(fixed + chosen)?;
         self.bytes -= packet.cost_bytes;
+        self.discipline.on_leave(packet.flow, packet.cost_bytes);
         packet.passage.started_ns = now_ns;
         packet.passage.left_ns = now_ns;
         Some(packet)
@@ -260,6 +306,7 @@ impl<T: crate::Payload> Transmitter<T> {
             self.server.wake(now_ns);
         }
         self.bytes += packet.cost_bytes;
+        self.discipline.on_push(packet.flow, packet.cost_bytes);
         self.packets.push_back(packet);
     }
 
@@ -272,18 +319,20 @@ impl<T: crate::Payload> Transmitter<T> {
 
     /// The next packet to leave the queue by `now_ns`: transmitted, or dropped as its passage says.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Queued<T>> {
-        let head = self.packets.front_mut()?;
         if !self.started {
             let start_ns = self.server.start_ns();
-            if start_ns > now_ns {
+            if self.packets.is_empty() || start_ns > now_ns {
                 return None;
             }
             self.server.serve_to(start_ns);
+            self.bring_forward();
+            let head = self.packets.front_mut()?;
             let Queued { payload, cost_bytes, passage, .. } = head;
             passage.started_ns = start_ns;
             let waiting = self.bytes - *cost_bytes;
             let mut mark = || passage.marked || payload.mark_ce();
-            match self.discipline.on_start(start_ns, start_ns - passage.arrived_ns, waiting, &mut mark) {
+            let sojourn_ns = start_ns - passage.arrived_ns;
+            match self.discipline.on_start(start_ns, sojourn_ns, *cost_bytes, waiting, &mut mark) {
                 Verdict::Pass { marked } => passage.marked |= marked,
                 Verdict::Drop(reason) => {
                     passage.dropped = Some(reason);
@@ -292,12 +341,23 @@ impl<T: crate::Payload> Transmitter<T> {
             }
             self.started = true;
         }
+        let head = self.packets.front()?;
         let finish_ns = self.server.finish_ns(head.wire_bits);
         if finish_ns > now_ns {
             return None;
         }
         self.server.finish(finish_ns, head.wire_bits);
         self.leave(finish_ns)
+    }
+
+    /// Brings the packet to the front that the discipline chooses to go next.
+    fn bring_forward(&mut self) {
+        let chosen = self.discipline.choose(&mut self.packets.iter().map(|packet| packet.flow));
+        if chosen > 0
+            && let Some(head) = self.packets.remove(chosen)
+        {
+            self.packets.push_front(head);
+        }
     }
 
     /// Changes the server at `now_ns`; the packet in transmission keeps what it has left.
@@ -312,11 +372,15 @@ impl<T: crate::Payload> Transmitter<T> {
     /// Puts another discipline in the place of this one.
     pub(crate) fn set_discipline(&mut self, discipline: &Discipline) {
         self.discipline = discipline.build();
+        for packet in &self.packets {
+            self.discipline.on_push(packet.flow, packet.cost_bytes);
+        }
     }
 
     fn leave(&mut self, at_ns: u64) -> Option<Queued<T>> {
         let mut packet = self.packets.pop_front()?;
         self.bytes -= packet.cost_bytes;
+        self.discipline.on_leave(packet.flow, packet.cost_bytes);
         packet.passage.left_ns = at_ns;
         self.started = false;
         if self.packets.is_empty() {
@@ -340,7 +404,7 @@ mod tests {
 
     fn packet(now_ns: u64, cost_bytes: u64) -> Queued<Vec<u8>> {
         let passage = Passage::arriving(0, 0, now_ns, 0, 0);
-        Queued { payload: Vec::new(), cost_bytes, wire_bits: 8 * cost_bytes, passage }
+        Queued { payload: Vec::new(), flow: 0, cost_bytes, wire_bits: 8 * cost_bytes, passage }
     }
 
     #[test]
@@ -406,6 +470,12 @@ mod tests {
             "codel:noecn",
             "codel:20ms,500ms",
             "codel:1ms,10ms,noecn",
+            "fq_codel",
+            "fq_codel:1ms,10ms,noecn",
+            "pie",
+            "pie:noecn",
+            "pie:20ms,noecn",
+            "police:10mbit,64kB",
         ] {
             assert_eq!(text.parse::<Discipline>().unwrap().to_string(), text);
         }

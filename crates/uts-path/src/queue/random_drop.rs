@@ -4,7 +4,7 @@
 //! SIGCOMM 1990): a sender loses in proportion to its share of the queue, not to its bursts. The
 //! arriving packet is one of the candidates here. The packet in transmission is not.
 
-use super::QueueDiscipline;
+use super::{QueueDiscipline, Waiting};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 pub(super) struct RandomDropQueue;
 
 impl QueueDiscipline for RandomDropQueue {
-    fn victim(&mut self, waiting: usize, rng: &mut ChaCha8Rng) -> Option<usize> {
+    fn victim(&mut self, waiting: &mut Waiting<'_>, rng: &mut ChaCha8Rng) -> Option<usize> {
+        let waiting = waiting.len();
         let chosen = rng.random_range(0..=waiting as u64) as usize;
         (chosen < waiting).then_some(chosen)
     }
@@ -29,12 +30,12 @@ mod tests {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let mut times = [0u32; 10];
             for _ in 0..100_000 {
-                times[RandomDropQueue.victim(9, &mut rng).unwrap_or(9)] += 1;
+                times[RandomDropQueue.victim(&mut [0; 9].into_iter(), &mut rng).unwrap_or(9)] += 1;
             }
             // Chi-square with 9 degrees of freedom: 33.7 has probability 10^-4.
             let chi_square: f64 = times.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
             assert!(chi_square < 33.7, "seed {seed}: {times:?}");
         }
-        assert_eq!(RandomDropQueue.victim(0, &mut ChaCha8Rng::seed_from_u64(1)), None);
+        assert_eq!(RandomDropQueue.victim(&mut [].into_iter(), &mut ChaCha8Rng::seed_from_u64(1)), None);
     }
 }

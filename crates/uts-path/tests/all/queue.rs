@@ -20,6 +20,10 @@ impl Payload for Probe {
     fn mark_ce(&mut self) -> bool {
         self.capable
     }
+
+    fn flow(&self) -> u64 {
+        self.flow as u64
+    }
 }
 
 fn recording(text: &str, seed: u64) -> Link<Probe> {
@@ -211,10 +215,15 @@ fn additive_increase(queue: &str) -> Vec<Passage> {
 }
 
 #[test]
-fn codel_holds_the_sojourn_near_its_target_without_wasting_the_link() {
-    for (queue, low_ms, high_ms) in
-        [("droptail", 300.0, 500.0), ("codel", 3.0, 15.0), ("codel:20ms,100ms", 15.0, 40.0)]
-    {
+fn active_queues_hold_the_sojourn_near_their_target_without_wasting_the_link() {
+    for (queue, low_ms, high_ms) in [
+        ("droptail", 300.0, 500.0),
+        ("codel", 3.0, 15.0),
+        ("codel:20ms,100ms", 15.0, 40.0),
+        ("fq_codel", 3.0, 15.0),
+        ("pie", 8.0, 25.0),
+        ("pie:40ms", 25.0, 60.0),
+    ] {
         let told = additive_increase(queue);
         let sent: Vec<&Passage> = told.iter().filter(|p| p.dropped.is_none()).collect();
         let mean_ms = sent.iter().map(|p| p.sojourn_ns() as f64 / 1e6).sum::<f64>() / sent.len() as f64;
@@ -243,6 +252,50 @@ fn codel_drops_at_the_head_and_says_when() {
     assert_eq!(told.last().map(|p| p.left_ns), Some((300 - dropped.len() as u64) * MS));
 }
 
+/// A flow that sends ten times as much as another has no more of the link, and what is sent in
+/// moderation waits for nobody.
+#[test]
+fn a_queue_for_each_flow_is_fair() {
+    let mut link = recording("rate=10mbit buffer=100p queue=fq_codel", 1);
+    // A packet each ms is the rate. Flow 0 sends one each 0.1 ms, flow 1 one each ms, flow 2 one each
+    // 10 ms.
+    let mut flows = Vec::new();
+    for step in 0..100_000u64 {
+        let now_ns = step * 100_000;
+        for (flow, every) in [(0, 1), (1, 10), (2, 100)] {
+            if step % every == 0 {
+                link.send(now_ns, Probe { flow, capable: false }, 1250);
+                flows.push(flow);
+            }
+        }
+    }
+    let told = passages(&mut link);
+    let flow_of = |p: &Passage| flows[p.number as usize];
+    let of =
+        |flow: usize| told.iter().filter(move |p| p.dropped.is_none() && p.left_ns > S && flow_of(p) == flow);
+    let counts = [0, 1, 2].map(|flow| of(flow).count());
+    let share = |flow: usize| counts[flow] as f64 / counts.iter().sum::<usize>() as f64;
+    assert!((share(0) - 0.45).abs() < 0.03 && (share(1) - 0.45).abs() < 0.03, "{counts:?}");
+    assert!((share(2) - 0.10).abs() < 0.01, "{counts:?}");
+    let longest_ms = of(2).map(|p| p.sojourn_ns() / MS).max();
+    assert!(longest_ms <= Some(6), "{longest_ms:?} ms");
+}
+
+#[test]
+fn a_policer_holds_the_rate_and_nobody_waits() {
+    let mut link = recording("rate=100mbit queue=police:10mbit,25kB", 1);
+    for step in 0..50_000u64 {
+        link.send(step * 200_000, Probe { flow: 0, capable: true }, 1250);
+    }
+    let told = passages(&mut link);
+    let (gone, passed): (Vec<&Passage>, Vec<&Passage>) = told.iter().partition(|p| p.dropped.is_some());
+    assert!(gone.iter().all(|p| p.dropped == Some(DropReason::Policed)), "{:?}", gone.first());
+    // 10 s of 1000 packets each, and the burst.
+    assert!((10_019..=10_021).contains(&passed.len()), "{}", passed.len());
+    assert!(passed.iter().all(|p| p.sojourn_ns() <= 100_000));
+    assert_eq!(link.stats().dropped_early, gone.len() as u64);
+}
+
 #[test]
 fn a_discipline_can_be_exchanged_while_packets_wait() {
     let mut link = recording("rate=10mbit buffer=20p", 1);
@@ -253,6 +306,9 @@ fn a_discipline_can_be_exchanged_while_packets_wait() {
     link.set(0, &"queue=random".parse().unwrap()).unwrap();
     let fates: Vec<Fate> = (0..30).map(|_| link.send(0, Probe { flow: 0, capable: false }, 1250)).collect();
     assert!(fates.contains(&Fate::Queued { marked: false }));
+    link.set(0, &"queue=fq_codel".parse().unwrap()).unwrap();
+    let fate = link.send(0, Probe { flow: 1, capable: false }, 1250);
+    assert_eq!(fate, Fate::Queued { marked: false }, "it knows who has most");
     link.set(0, &"queue=red:1p,2p,0.5,1".parse().unwrap()).unwrap();
     let fate = link.send(0, Probe { flow: 0, capable: false }, 1250);
     assert_eq!(fate, Fate::Dropped(DropReason::Red));

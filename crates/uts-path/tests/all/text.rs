@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use uts_path::{
-    At, Buffer, Cellular, Change, CoDel, Corruption, Direction, Discipline, Framing, Jitter, JitterShape,
-    LinkConfig, Loss, Opportunities, PathConfig, Receive, Red, Reordering, Schedule, Scheduled, Setting,
-    Target,
+    At, Buffer, Cellular, Change, CoDel, Corruption, Direction, Discipline, FqCoDel, Framing, Jitter,
+    JitterShape, LinkConfig, Loss, Opportunities, PathConfig, Pie, Police, Receive, Red, Reordering,
+    Schedule, Scheduled, Setting, Target,
 };
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -52,7 +52,14 @@ fn disciplines() -> impl Strategy<Value = Discipline> {
         |(target_ns, more, ecn)| Discipline::CoDel(CoDel { target_ns, interval_ns: target_ns + more, ecn }),
     );
     let usual = any::<bool>().prop_map(|ecn| Discipline::CoDel(CoDel { ecn, ..CoDel::default() }));
-    prop_oneof![Just(Discipline::DropTail), Just(Discipline::RandomDrop), red, codel, usual]
+    let fq = (amounts(1, HOUR_NS), any::<bool>())
+        .prop_map(|(ns, ecn)| Discipline::FqCoDel(FqCoDel(CoDel { target_ns: ns, interval_ns: ns, ecn })));
+    let pie = (amounts(1, HOUR_NS), any::<bool>())
+        .prop_map(|(target_ns, ecn)| Discipline::Pie(Pie { target_ns, ecn }));
+    let police = (amounts(1, 1 << 40), amounts(1, 1 << 30))
+        .prop_map(|(rate_bps, burst_bytes)| Discipline::Police(Police { rate_bps, burst_bytes }));
+    let plain = prop_oneof![Just(Discipline::DropTail), Just(Discipline::RandomDrop)];
+    prop_oneof![plain, red, codel, usual, fq, pie, police]
 }
 
 fn framings() -> impl Strategy<Value = Framing> {
@@ -165,7 +172,8 @@ fn toml_takes_the_text_forms() {
     for (text, wanted) in [
         (
             "queue = 'fifo'",
-            "queue: must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel",
+            "queue: must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, codel, fq_codel, \
+             pie, or police:RATE,BURST as in police:10mbit,64kB",
         ),
         (
             "framing = 'atm'",
