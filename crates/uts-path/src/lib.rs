@@ -12,10 +12,10 @@
 //!    it waits in one of them for the router, or is dropped if none is free. The queue's
 //!    [`Discipline`] may drop or mark it; if there is no room in the buffer, it says which packet
 //!    goes. Queue above the ECN threshold: marked.
-//! 2. It waits its turn, or that of its flow. As its transmission would begin, the discipline may drop or mark it
-//!    (CoDel). Then it is transmitted at the link's rate, for as long as the bits of its
-//!    [`Framing`] take. Departures are computed in virtual time: a caller that is late does not
-//!    change the rate.
+//! 2. It waits its turn, or that of its flow. As its transmission would begin, the discipline may
+//!    drop or mark it (CoDel). Then it is transmitted at the link's rate, for as long as the bits
+//!    of its [`Framing`] take. Departures are computed in virtual time: a caller that is late does
+//!    not change the rate.
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
 //! 4. [`Link::poll`] hands it over when it is due.
 //!

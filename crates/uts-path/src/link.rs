@@ -36,8 +36,8 @@ pub trait Payload: Clone {
         None
     }
 
-    /// Tells the flows apart that a queue is to be fair among: the same for all packets of one; 0 if
-    /// there is one flow.
+    /// Tells the flows apart that a queue is to be fair among: the same for all packets of one; 0
+    /// if there is one flow.
     fn flow(&self) -> u64 {
         0
     }

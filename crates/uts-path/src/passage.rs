@@ -41,8 +41,8 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `pie`, `policed`, `loss`,
-    /// `outage`.
+    /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `pie`, `policed`,
+    /// `loss`, `outage`.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::ReceiveFull => "receive_full",

@@ -31,7 +31,7 @@ impl fmt::Display for FqCoDel {
     }
 }
 
-/// What a flow has in the queue. It is forgotten when its turn comes and nothing waits.
+/// A flow with packets in the queue. It is forgotten when its turn comes and nothing waits.
 #[derive(Debug)]
 struct Flow {
     codel: CoDelQueue,
@@ -47,7 +47,7 @@ pub(super) struct FqCoDelQueue {
     /// Flows in the order of their turns: those that have begun, and the others.
     new_flows: VecDeque<u64>,
     old_flows: VecDeque<u64>,
-    /// Whose packet is the head.
+    /// The flow of the head.
     chosen: u64,
     /// The biggest packet seen, which stands for the MTU.
     biggest_bytes: u64,

@@ -24,8 +24,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a queue sheds packets. All but `fq_codel` serve first come, first served, and none takes more
-/// than [`buffer`](crate::LinkConfig::buffer) holds.
+/// How a queue sheds packets. All but `fq_codel` serve first come, first served, and none takes
+/// more than [`buffer`](crate::LinkConfig::buffer) holds.
 ///
 /// Text form, in TOML too: `droptail`, `row:4`, `random`, `red:5p,15p,0.1`, `codel`, `fq_codel`,
 /// `pie`, `police:10mbit,64kB`.
@@ -182,8 +182,8 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
         Verdict::PASS
     }
 
-    /// There is no room: which of `waiting` packets, given by their flows in the order in which they
-    /// came, goes; `None` is the one that comes.
+    /// There is no room: which of `waiting` packets, given by their flows in the order in which
+    /// they came, goes; `None` is the one that comes.
     fn victim(&mut self, _waiting: &mut Waiting<'_>, _rng: &mut ChaCha8Rng) -> Option<usize> {
         None
     }
@@ -200,8 +200,8 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
     /// A packet of this flow has gone, transmitted or dropped.
     fn on_leave(&mut self, _flow: u64, _bytes: u64) {}
 
-    /// The head's transmission would begin, `sojourn_ns` after its arrival; it has `head_bytes`, and
-    /// `bytes` wait behind it.
+    /// The head's transmission would begin, `sojourn_ns` after its arrival; it has `head_bytes`,
+    /// and `bytes` wait behind it.
     fn on_start(
         &mut self,
         _now_ns: u64,

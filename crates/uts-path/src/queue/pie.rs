@@ -1,8 +1,8 @@
 //! Proportional integral controller enhanced.
 //!
-//! PIE as RFC 8033 specifies it (sections 4 and 5): the probability of a drop follows the delay of the
-//! queue and its trend. The delay is that of the bytes that wait at the link's rate (section 5.2's
-//! estimate, without its error); under a trace, which has no rate, the last packet's own.
+//! PIE as RFC 8033 specifies it (sections 4 and 5): the probability of a drop follows the delay of
+//! the queue and its trend. The delay is that of the bytes that wait at the link's rate (section
+//! 5.2's estimate, without its error); under a trace, which has no rate, the last packet's own.
 //! Derandomisation (section 5.4) is left out.
 
 use super::{Arrival, QueueDiscipline, Verdict};
@@ -31,7 +31,7 @@ const MARK_MAX: f64 = 0.1;
 pub struct Pie {
     /// Delay of the queue that is held to (`QDELAY_REF`), in nanoseconds; above 0, at most an hour.
     pub target_ns: u64,
-    /// Whether packets that can be marked are, instead of being dropped.
+    /// Packets that can be marked are, instead of being dropped.
     pub ecn: bool,
 }
 

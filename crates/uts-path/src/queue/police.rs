@@ -1,8 +1,8 @@
 //! A policer: a rate that is kept without a queue.
 //!
-//! A token bucket (RFC 2697 with one burst): bytes beyond the rate and what was saved up are dropped
-//! at once. Routers of providers and mobile networks hold subscribers to their rate so. A sender
-//! sees losses without a round trip that grows before them.
+//! A token bucket (RFC 2697 with one burst): bytes beyond the rate and what was saved up are
+//! dropped at once. Routers of providers and mobile networks hold subscribers to their rate so. A
+//! sender sees losses without a round trip that grows before them.
 
 use super::{Arrival, QueueDiscipline, Verdict};
 use crate::error::SpecError;
@@ -15,9 +15,9 @@ use uts_units::show;
 /// Settings of a policer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Police {
-    /// What may pass in the long run, in bits per second; above 0.
+    /// Rate that passes in the long run, in bits per second; above 0.
     pub rate_bps: u64,
-    /// What may pass at once, in bytes, 1 to 1 GiB. A packet that is bigger never passes.
+    /// Burst that passes at once, in bytes, 1 to 1 GiB. A packet that is bigger never passes.
     pub burst_bytes: u64,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Police {
 #[derive(Debug)]
 pub(super) struct PoliceQueue {
     settings: Police,
-    /// What may pass, in billionths of a bit.
+    /// Credit for packets, in billionths of a bit.
     tokens: u128,
     filled_ns: u64,
 }

@@ -257,8 +257,8 @@ fn codel_drops_at_the_head_and_says_when() {
 #[test]
 fn a_queue_for_each_flow_is_fair() {
     let mut link = recording("rate=10mbit buffer=100p queue=fq_codel", 1);
-    // A packet each ms is the rate. Flow 0 sends one each 0.1 ms, flow 1 one each ms, flow 2 one each
-    // 10 ms.
+    // A packet each ms is the rate. Flow 0 sends one each 0.1 ms, flow 1 one each ms, flow 2 one
+    // each 10 ms.
     let mut flows = Vec::new();
     for step in 0..100_000u64 {
         let now_ns = step * 100_000;
