@@ -27,3 +27,4 @@ mod report;
 mod report_experiment;
 mod reproduce_program;
 mod shard_program;
+mod wireshark;
