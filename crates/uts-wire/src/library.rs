@@ -96,7 +96,8 @@ pub struct Hello {
 /// What an endpoint allows the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The bound below which the ids of the peer's flows must stay.
+    /// Flows that the peer may open, those that are gone included: their ids halved are below it.
+    /// [F-4]
     pub max_flows: u32,
     /// Bytes that the peer may send in a flow before it gets more credit.
     pub initial_credit_bytes: u64,

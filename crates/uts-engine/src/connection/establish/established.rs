@@ -121,7 +121,8 @@ impl Connection {
                 let early =
                     handshake.map(|handshake| core::mem::take(&mut handshake.early)).unwrap_or_default();
                 if self.identity.side == Side::Server {
-                    // The client's handshake is confirmed by the first packet under the new keys.
+                    // K-18: the client's handshake is confirmed by the first packet under the new
+                    // keys.
                     self.on_confirmed();
                     self.parts.ping.is_wanted = true;
                 } else if let Some(handshake) = &mut self.establishing.handshake {
@@ -178,7 +179,7 @@ impl Connection {
             }
         };
         let is_corrected = mine != asked;
-        // protection.md R-1
+        // protection.md R-1, K-17
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
@@ -265,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// An authentic adaptive packet arrived.
+    /// An authentic adaptive packet arrived, the first of which confirms the handshake. (K-19)
     pub(in crate::connection) fn on_authentic(&mut self, now: Time) {
         self.life.last_heard_at = now;
         if self.life.liveness.is_doubted() {
@@ -402,7 +403,7 @@ fn bounded(service: &str) -> &str {
     &service[..service.floor_char_boundary(SERVICE_BYTES_MAX)]
 }
 
-/// What this end says of itself in the handshake.
+/// What this end says of itself in the handshake. (K-4)
 pub(crate) fn hello(
     config: &ConnectionConfig,
     first_credit: u64,

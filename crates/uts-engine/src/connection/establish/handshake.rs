@@ -164,7 +164,7 @@ impl Handshake {
         handshake
     }
 
-    /// Starts over with other initial keys and a token, after a retry.
+    /// Starts over with other initial keys and a token, after a retry. (K-21)
     pub fn restart(&mut self, initial: Keys, token: Bytes) {
         self.token = token;
         if let Some(level) = &mut self.levels[0] {
@@ -185,7 +185,7 @@ impl Handshake {
         self.levels.iter().any(Option::is_some)
     }
 
-    /// Forgets the keys of a level: nothing under them is of use any more.
+    /// Forgets the keys of a level: nothing under them is of use any more. (K-20)
     pub fn discard(&mut self, level: Level) {
         self.levels[level as usize] = None;
         if !self.is_active() {
@@ -209,6 +209,7 @@ impl Handshake {
                 level.out.extend_from_slice(&out);
             }
             match change {
+                // K-16
                 Some(KeyChange::Handshake { keys }) => {
                     self.levels[1] = Some(LevelState::new(Level::Handshake, keys));
                     self.writing = Level::Handshake;
@@ -285,7 +286,7 @@ impl Handshake {
         state.incoming.insert(offset, crypto, &mut self.ration);
         while let Some(data) = self.level(level).and_then(|state| state.incoming.read()) {
             if let Err(error) = self.tls.read_hs(&data) {
-                // An alert tells the peer; its number is RFC 8446's.
+                // An alert tells the peer; its number is RFC 8446's. (K-12, P-59)
                 let alert = self.tls.alert().map_or(0x28, u8::from);
                 let words = words::of_tls(&error);
                 self.close = Some((0x100 + u16::from(alert), words.clone()));
@@ -551,6 +552,7 @@ pub(crate) fn is_authentic(keys: &Keys, packet: &[u8], place: &Place) -> bool {
     open(keys, &mut copy, place).is_some()
 }
 
+/// Protects a packet. (K-15)
 fn seal(
     keys: &Keys,
     number: u32,

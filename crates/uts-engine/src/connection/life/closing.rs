@@ -23,11 +23,11 @@ const CLOSE_BYTES_MAX: usize = CLOSE_AROUND_BYTES + frame::MAX_REASON_BYTES;
 /// What else is in such a packet, beside the words: header, tag, and the frame's own fields.
 const CLOSE_AROUND_BYTES: usize = 64;
 
-/// The code with which not the application closes a connection, but the transport (packets.md).
+/// The code with which not the application closes a connection, but the transport (P-59).
 const REFUSED: u64 = u32::MAX as u64;
 
 impl Connection {
-    /// A packet for a connection that this end has closed: the peer has perhaps not heard.
+    /// A packet for a connection that this end has closed: the peer has perhaps not heard. (P-60)
     pub(in crate::connection) fn repeat_close(&mut self) {
         if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| h.is_done()) {
             handshake.repeat();
@@ -121,7 +121,7 @@ impl Connection {
         Some(out.len() - start)
     }
 
-    /// Closes the connection; what was not delivered is lost.
+    /// Closes the connection; what was not delivered is lost. (F-13)
     pub fn close(&mut self, now: Time, code: u64, reason: &str) {
         if self.life.close_reason.is_none() {
             let mut end = reason.len().min(frame::MAX_REASON_BYTES);
