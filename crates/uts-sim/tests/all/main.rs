@@ -3,6 +3,7 @@
 //! register mechanisms, are beside it.
 
 mod amplification;
+mod breaches;
 mod bulk;
 mod changed_requirements;
 mod classics;

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
 use uts_wire::packet::establishment::Level;
-use uts_wire::{ConnectionId, Hello};
+use uts_wire::{ConnectionId, End, Hello};
 use zeroize::Zeroizing;
 
 /// Packets that may wait for the end of the handshake: a first window of them, from whoever sends
@@ -147,16 +147,18 @@ impl Connection {
         let handshake =
             self.establishing.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
         let bytes = handshake.tls.quic_transport_parameters();
-        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
+        let peer = if self.identity.side == Side::Client { End::Server } else { End::Client };
+        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?, peer)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
         let proposal = &handshake.proposal;
         let (mine, theirs) = match self.identity.side {
             Side::Client => (**proposal, **proposal),
             Side::Server => {
-                let read = |profile: &Option<uts_wire::WireProfile>| match profile {
-                    Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
-                    None => Ok(**proposal),
+                // P-52: the client chooses; its Hello has both.
+                let read = |profile: &Option<uts_wire::WireProfile>| {
+                    let profile = profile.as_ref().ok_or_else(|| protocol("it proposes no first profile"))?;
+                    from_wire(profile).map_err(|r| protocol(r.reason.words()))
                 };
                 // What the client sends is what this end receives.
                 (read(&hello.profile_in)?, read(&hello.profile_out)?)

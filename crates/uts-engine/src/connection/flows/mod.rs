@@ -580,8 +580,8 @@ impl Flows {
         self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
         if !self.side().opens(id) {
             self.peers_gone += 1;
-            // F-5: said for a quarter of what the peer may still open, not for each flow, unless it may
-            // open next to none.
+            // F-5: said for a quarter of what the peer may still open, not for each flow, unless it
+            // may open next to none.
             let limit = self.peers_gone.saturating_add(self.config.flows_max);
             let left = self.accepted_max.saturating_sub(self.peers_opened);
             if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
