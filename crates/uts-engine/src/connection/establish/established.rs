@@ -158,7 +158,12 @@ impl Connection {
                 // P-52: the client chooses; its Hello has both.
                 let read = |profile: &Option<uts_wire::WireProfile>| {
                     let profile = profile.as_ref().ok_or_else(|| protocol("it proposes no first profile"))?;
-                    from_wire(profile).map_err(|r| protocol(r.reason.words()))
+                    match from_wire(profile) {
+                        (profile, None) => Ok(profile),
+                        (_, Some(function)) => Err(protocol(&format!(
+                            "its first profile has function {function}, which this end does not know"
+                        ))),
+                    }
                 };
                 // What the client sends is what this end receives.
                 (read(&hello.profile_in)?, read(&hello.profile_out)?)
