@@ -488,6 +488,28 @@ fn the_recorded_connection_opens_as_the_pages_say() {
     assert!(described(&recording) == file, "the file says otherwise");
 }
 
+/// K-14: a server with ids of 8 bytes takes a first packet that goes to an id of at least 8 bytes,
+/// one with shorter ids to one as long as these, and none to an id without bytes.
+#[test]
+fn a_first_packet_goes_to_an_id_that_is_long_enough() {
+    for cid_bytes in [0, 1, 5, 8, 20] {
+        for length in 0..=20 {
+            let dcid = ConnectionId::new(&vec![7; length]).expect("20 bytes at the most");
+            let [secret, _] = pages::initial_secrets(dcid.as_slice());
+            let header =
+                EstablishmentHeader { level: Level::Initial, dcid, scid: ConnectionId::EMPTY, token: &[] };
+            let packet = Keys::of_level(0x1301, &secret).seal_long(&header, 0, &[0; 1100]);
+            let identities = Identities::new().expect("keys");
+            let config =
+                EndpointConfig { server: Some(identities.server), cid_bytes, ..EndpointConfig::default() };
+            let mut server = Endpoint::new(config, [1; 32]);
+            server.handle_datagram(Time::from_millis(1), address(0), None, &mut packet.clone());
+            let least = if cid_bytes < 8 { cid_bytes.max(1) } else { 8 };
+            assert_eq!(server.len(), usize::from(length >= least), "{length} bytes, {cid_bytes} of its own");
+        }
+    }
+}
+
 /// Writes `handshake.json` anew: TLS draws new secrets each time.
 #[test]
 #[ignore = "writes into the specification"]

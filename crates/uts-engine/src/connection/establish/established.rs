@@ -5,7 +5,7 @@ use super::handshake::Place;
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
-use crate::connection::life::Phase;
+use crate::connection::life::{Phase, codes};
 use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
 use crate::connection::receive::incoming::Ecn;
@@ -134,7 +134,7 @@ impl Connection {
             }
             Err(reason) => {
                 if let Some(handshake) = &mut self.establishing.handshake {
-                    handshake.close = Some((1, reason.to_string()));
+                    handshake.close = Some((codes::BREACH, reason.to_string()));
                 }
                 self.close_with(now, reason);
             }
@@ -383,7 +383,7 @@ fn unnamed(profile: &Profile, function: Function) -> String {
 
 /// Why the peer ends the handshake, by the code and the words that it gives.
 fn refusal_of(code: u16, said: &str) -> CloseReason {
-    CloseReason::Refused(match code.checked_sub(0x100) {
+    CloseReason::Refused(match code.checked_sub(codes::ALERT) {
         Some(alert) => tls_refusal(alert, said),
         None => said.to_owned(),
     })

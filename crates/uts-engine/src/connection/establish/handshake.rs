@@ -9,6 +9,7 @@ use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
+use crate::connection::life::codes;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::watch::trace::{HandshakeRow, Trace};
 use crate::endpoint::history::Known;
@@ -289,7 +290,7 @@ impl Handshake {
                 // An alert tells the peer; its number is RFC 8446's. (K-12, P-59)
                 let alert = self.tls.alert().map_or(0x28, u8::from);
                 let words = words::of_tls(&error);
-                self.close = Some((0x100 + u16::from(alert), words.clone()));
+                self.close = Some((codes::ALERT + u16::from(alert), words.clone()));
                 brought.tls_error = Some(words);
                 return;
             }
@@ -509,7 +510,7 @@ pub(crate) fn refusal(
     reason: &str,
 ) -> Option<Vec<u8>> {
     let mut chain = HeaderChain::new();
-    chain.push(FunctionHeader::Close { code: 2, reason: truncate(reason, 200) }).ok()?;
+    chain.push(FunctionHeader::Close { code: codes::NO_PLACE, reason: truncate(reason, 200) }).ok()?;
     let mut body = EstablishmentBody { chain, padding: 0 };
     let tag_bytes = keys.local.packet.tag_len();
     body.padding = sample_padding(4, body.encoded_len(), tag_bytes);
