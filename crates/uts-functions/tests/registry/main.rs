@@ -115,9 +115,10 @@ fn in_words(m: &Mechanism) -> SpecMechanism {
 fn needs_of(m: &Mechanism) -> Vec<String> {
     let mut names = Vec::new();
     for need in m.needs {
-        let (function, is_met): (_, Box<dyn Fn(&Mechanism) -> bool>) = match *need {
-            Need::Present(function) => (function, Box::new(|other| !other.facts.inert)),
-            Need::Promise(function, promise) => (function, Box::new(move |other| other.promises(promise))),
+        let (Need::Present(function) | Need::Promise(function, _)) = *need;
+        let is_met = |other: &Mechanism| match *need {
+            Need::Present(_) => !other.facts.inert,
+            Need::Promise(_, promise) => other.promises(promise),
         };
         let all = library::built_in(function);
         if !all.iter().all(|other| is_met(other)) {
