@@ -13,7 +13,7 @@ use uts_engine::{ALPN, Direction, Endpoint, EndpointConfig, FlowOptions};
 use uts_functions::protection::{Direction as Way, Protection as _, Secret};
 use uts_functions::{Choice, Function, Time, detection, protection};
 use uts_sim::identity::{Identities, SERVER_NAME};
-use uts_wire::packet::chain::{FunctionHeader, parse_body};
+use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::{AdaptiveHeader, EstablishmentHeader, Level, LongPacket, is_long, parse_header};
 use uts_wire::{ConnectionId, End, Frame, FrameIter, Hello};
 
@@ -507,6 +507,44 @@ fn a_first_packet_goes_to_an_id_that_is_long_enough() {
             let least = if cid_bytes < 8 { cid_bytes.max(1) } else { 8 };
             assert_eq!(server.len(), usize::from(length >= least), "{length} bytes, {cid_bytes} of its own");
         }
+    }
+}
+
+/// K-12: what cannot be read as a message of TLS is answered with the alert for that.
+#[test]
+fn a_message_that_cannot_be_read_has_its_own_code() {
+    let dcid = ConnectionId::new(&[7; 8]).expect("8 bytes");
+    let [client, server] = pages::initial_secrets(dcid.as_slice());
+    // ClientHellos: of three bytes, with lists that are longer than they are, and one before bytes
+    // that begin no message.
+    for message in [
+        vec![1, 0, 0, 3, 3, 3, 0],
+        [vec![1, 0, 0, 60, 3, 3], vec![0xff; 58]].concat(),
+        [&b"\x01\x00\x00\x04none"[..], &[0x55; 200]].concat(),
+        [&b"\x01\x00\x00\x04none"[..], &[0; 200]].concat(),
+    ] {
+        let mut chain = HeaderChain::new();
+        chain.push(FunctionHeader::Establishment { crypto_offset: 0, crypto: &message }).expect("short");
+        let mut body = Vec::new();
+        EstablishmentBody { chain, padding: 1000 }.emit(&mut body);
+        let header =
+            EstablishmentHeader { level: Level::Initial, dcid, scid: ConnectionId::EMPTY, token: &[] };
+        let mut packet = Keys::of_level(0x1301, &client).seal_long(&header, 0, &body);
+        let identities = Identities::new().expect("keys");
+        let config = EndpointConfig { server: Some(identities.server), ..EndpointConfig::default() };
+        let (mut end, now) = (Endpoint::new(config, [1; 32]), Time::from_millis(1));
+        end.handle_datagram(now, address(0), None, &mut packet);
+        let mut answer = Vec::new();
+        end.poll_transmit(now, &mut answer).expect("a close");
+        let Ok(LongPacket::Establishment(parsed)) = parse_header(&answer) else { panic!("{answer:x?}") };
+        let keys = Keys::of_level(0x1301, &server);
+        let (_, body) = keys.open_long(&answer[..parsed.range.end], parsed.pn_offset).expect("K-13");
+        let body = parse_body(&body).expect("a body");
+        let code = body.chain.headers().iter().find_map(|header| match header {
+            FunctionHeader::Close { code, .. } => Some(*code),
+            _ => None,
+        });
+        assert_eq!(code, Some(0x100 + 50), "{message:x?}");
     }
 }
 

@@ -17,6 +17,7 @@ use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
+use rustls::AlertDescription;
 use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -288,7 +289,7 @@ impl Handshake {
         while let Some(data) = self.level(level).and_then(|state| state.incoming.read()) {
             if let Err(error) = self.tls.read_hs(&data) {
                 // An alert tells the peer; its number is RFC 8446's. (K-12, P-59)
-                let alert = self.tls.alert().map_or(0x28, u8::from);
+                let alert = u8::from(self.tls.alert().unwrap_or_else(|| alert_of(&error)));
                 let words = words::of_tls(&error);
                 self.close = Some((codes::ALERT + u16::from(alert), words.clone()));
                 brought.tls_error = Some(words);
@@ -484,6 +485,17 @@ impl Handshake {
             state.sent.insert(number, (now, carried));
         }
         Some(number)
+    }
+}
+
+/// The alert for an error of which the TLS library names none (RFC 8446 section 6.2).
+fn alert_of(error: &rustls::Error) -> AlertDescription {
+    match error {
+        rustls::Error::InvalidMessage(why) => AlertDescription::from(*why),
+        rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
+            AlertDescription::UnexpectedMessage
+        }
+        _ => AlertDescription::HandshakeFailure,
     }
 }
 
