@@ -92,7 +92,7 @@ class Handshake:
 
     def feed(self, data):
         """Takes bytes of the peer (none at a client's begin); returns the bytes that each level sends."""
-        out = {level: Buffer(capacity=16384) for level in LEVELS}
+        out = {level: Buffer(capacity=16384) for level in (*LEVELS, tls.Epoch.ONE_RTT)}
         try:
             self.context.handle_message(data, out)
             if self.is_client and self.context.received_extensions is not None \
@@ -105,7 +105,7 @@ class Handshake:
         if self.context._peer_certificate is not None and self.pin not in (None, self.peer()):
             raise Alert(46, f"the server's key is {self.peer()}")
         self.done = self.context.state in (tls.State.CLIENT_POST_HANDSHAKE, tls.State.SERVER_POST_HANDSHAKE)
-        return {LEVELS[level]: buffer.data for level, buffer in out.items()}
+        return {name: out[level].data for level, name in LEVELS.items()}
 
     def peer(self):
         certificate = self.context._peer_certificate

@@ -1,0 +1,129 @@
+"""The client and the server as programs."""
+
+import os
+import sys
+import time
+
+from . import pipe, tls
+from .connection import Config
+from .endpoint import Endpoint
+from .exchange import RECEIVER, SENDER
+from .profile import FUNCTIONS, choice
+
+
+def parse_choice(text):
+    """`fec=xor(8,2)` as a choice."""
+    function, _, rest = text.partition("=")
+    name, _, values = rest.rstrip(")").partition("(")
+    if function not in FUNCTIONS or name not in FUNCTIONS[function]:
+        raise SystemExit(f"uts_interop: no mechanism {text}: functions.toml has FUNCTION=MECHANISM(NUMBERS)")
+    return choice(function, name, *[int(v) for v in values.split(",") if v])
+
+
+def make_config(options, **more):
+    config = Config(service="pipe", idle=options.idle, seed=options.seed, **more)
+    for text in options.first:
+        value = parse_choice(text)
+        for profile in (config.outgoing, config.incoming):
+            profile[:] = [c for c in profile if c["function"] != value["function"]] + [value]
+    config.consents = {tuple(text.split("/", 1)) for text in options.consent}
+    return config
+
+
+class Asker:
+    """Asks for profiles in mid-connection, one after another, and waits for each outcome."""
+
+    def __init__(self, connection, wishes):
+        self.connection, self.wishes, self.outcomes = connection, list(wishes), []
+
+    def poll(self):
+        c = self.connection
+        for direction, role in ((c.tx, SENDER), (c.rx, RECEIVER)):
+            for what, number, detail in direction.news:
+                self.outcomes.append((role, what, number, detail))
+            direction.news = []
+        if self.wishes:
+            role, text = self.wishes[0]
+            direction = c.tx if role == SENDER else c.rx
+            current = direction.epochs[direction.exchange.in_use[0]].profile
+            if c.ask(role, current.replaced(parse_choice(text))):
+                self.wishes.pop(0)
+
+    def idle(self):
+        c = self.connection
+        return not self.wishes and not any(d.exchange.asking or d.exchange.waiting is not None for d in (c.tx, c.rx))
+
+
+def client(options):
+    """Carries standard input to a service and what it says to standard output; returns the exit status."""
+    host, _, port = options.server.rpartition(":")
+    config = make_config(options, pin=options.pin, patience=options.patience)
+    if options.key:
+        config.identity = tls.identity()
+    endpoint = Endpoint(host="::1" if ":" in host else "127.0.0.1" if host.startswith("127.") else "0.0.0.0")
+    connection = endpoint.connect((host.strip("[]"), int(port)), config)
+    if not endpoint.run(lambda: connection.confirmed or connection.state not in ("handshake", "connected"), 60):
+        connection.end("no answer")
+    if connection.state != "connected":
+        print(f"uts_interop: no connection: {connection.reason}", file=sys.stderr)
+        return 1
+    stream = pipe.Client(connection.open_flow(), options.service)
+    stream.write(sys.stdin.buffer.read())
+    stream.finish()
+    wishes = [(SENDER, t) for t in options.ask_sending] + [(RECEIVER, t) for t in options.ask_receiving]
+    asker = Asker(connection, wishes)
+
+    def step():
+        if connection.state == "connected":
+            asker.poll()
+            sys.stdout.buffer.write(stream.poll())
+        return connection.state != "connected" or stream.done() and asker.idle()
+
+    done = endpoint.run(step, options.time)
+    sys.stdout.buffer.flush()
+    for role, what, number, detail in asker.outcomes:
+        print(f"uts_interop: epoch {number} of the {role}: {what}{'' if detail is None else f' {detail}'}", file=sys.stderr)
+    failed = stream.failed or (None if done else "out of time") or (connection.reason if not stream.ended else None)
+    endpoint.run(lambda: not connection.flows, 1)
+    connection.close(0, "")
+    endpoint.run(lambda: False, 0.05)
+    endpoint.close()
+    if failed:
+        print(f"uts_interop: {failed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def server(options):
+    """Serves the service `echo` to stock clients until it is ended."""
+    identity = tls.identity()
+    config = make_config(options, identity=identity, want_client=options.want_client)
+    endpoint = Endpoint(config, options.host, options.port, options.retry)
+    print(f"serving echo at {options.host}:{endpoint.port}, key {tls.fingerprint(identity[1])}", flush=True)
+    end = time.monotonic() + options.time
+    serving = Serving(endpoint, options)
+    while time.monotonic() < end and os.getppid() != 1:
+        endpoint.step(0.05)
+        serving.poll()
+    return 0
+
+
+class Serving:
+    """What a server does for its clients."""
+
+    def __init__(self, endpoint, options=None):
+        self.endpoint, self.streams, self.askers = endpoint, [], {}
+        self.wishes = [(SENDER, t) for t in options.ask_sending] + [(RECEIVER, t) for t in options.ask_receiving] \
+            if options else []
+
+    def poll(self):
+        for connection in self.endpoint.accepted:
+            while connection.new_flows:
+                self.streams.append((connection, pipe.Server(connection.new_flows.pop(0))))
+            if connection.state == "connected" and connection not in self.askers:
+                self.askers[connection] = Asker(connection, self.wishes)
+            if connection.state == "connected":
+                self.askers[connection].poll()
+        for connection, stream in self.streams:
+            stream.poll()
+        self.streams = [(c, s) for c, s in self.streams if c.state in ("handshake", "connected") and s.flow.id in c.flows]
+        self.endpoint.accepted = [c for c in self.endpoint.accepted if c.state in ("handshake", "connected")]
