@@ -7,6 +7,12 @@ from .flows import Breach
 PASSED_OVER = ("Padding", "Ping", "Poll")
 
 
+def messages(frame):
+    """The messages of a frame Messages (P-34)."""
+    size = frame["length"]
+    return [frame["bytes"][i * size : (i + 1) * size] for i in range(frame["count"])]
+
+
 class Handlers:
     """The part of a connection that acts on frames."""
 
@@ -36,10 +42,11 @@ class Handlers:
             half.granted = None
         if frame["frame"] == "Data, presented":
             self.on_presented(frame)
+        elif frame["offset"] is None and not epoch.profile.counts_positions():  # P-30
+            self.on_loose(frame, half)
         elif frame["frame"] == "Messages":  # P-34
             at = frame["offset"] or 0
-            for i in range(frame["count"]):
-                data = frame["bytes"][i * frame["length"] : (i + 1) * frame["length"]]
+            for data in messages(frame):
                 half.take({"bytes": data, "offset": at, "BEGIN": True, "END": True, "FIN": False, "MESSAGE": True})
                 at += frame["length"] + 1
         else:
@@ -47,6 +54,16 @@ class Handlers:
         if half.granted is not None:
             self.check_connection_credit()
         self.deliver(flow)
+
+    @staticmethod
+    def on_loose(frame, half):
+        if frame["frame"] == "Messages":
+            half.loose += messages(frame)
+        elif frame["BEGIN"] and frame["END"] and not frame["FIN"]:
+            half.loose.append(frame["bytes"])
+        else:
+            raise Breach("P-30: a part of a message without a position")
+        del half.loose[256:]  # sequencing.md R-10
 
     def on_presented(self, frame):
         # No mechanism of presentation but `none` was agreed to, and form 0 needs none; others are an error (R-10).

@@ -19,6 +19,8 @@ class Mechanism:
         self.mandatory = table["mandatory"]
         self.params = table.get("params", [])
         self.consent = table.get("consent")
+        self.positions = table.get("positions", False)
+        self.needs = table.get("needs", [])
 
     def defaults(self):
         return [param["default"] for param in self.params]
@@ -97,7 +99,7 @@ class Profile:
         self.choices = list(choices)
         self.mechanism, self.values = {}, {}
         for functions in FUNCTIONS.values():
-            default = next(iter(functions.values()))
+            default = next(m for m in functions.values() if m.number == 0)  # P-40
             self._set(default, default.defaults())
         for value in choices:
             mechanism = BY_NUMBER.get((value["function"], value["mechanism"]))
@@ -109,6 +111,13 @@ class Profile:
             if any(value["parameters"][len(mechanism.params) :]):
                 raise Refused(value["function"], 2)
             self._set(mechanism, value["parameters"])
+        for name, chosen in self.mechanism.items():
+            needs = FUNCTIONS[name][chosen].needs
+            if needs and not any(self.mechanism[f] == m for f, m in (need.split("/") for need in needs)):
+                raise Refused(FUNCTIONS[name][chosen].function, 3)
+
+    def counts_positions(self):  # P-62
+        return any(FUNCTIONS[f][m].positions for f, m in self.mechanism.items())
 
     def _set(self, mechanism, parameters):
         self.mechanism[mechanism.function_name] = mechanism.name

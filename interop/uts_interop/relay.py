@@ -14,18 +14,17 @@ class Relay:
     def __init__(self, target, seed, loss=0.0, reorder=0.0, delay=0.002, host="127.0.0.1"):
         self.target, self.loss, self.reorder, self.delay = target, loss, reorder, delay
         self.random = random.Random(seed)
-        self.front = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.front.bind((host, 0))
-        self.back = self._back()
+        self.front, self.back = self._socket(host), self._socket(host)
         self.client, self.queue, self.count, self.dropped = None, [], 0, 0
         self.running = True
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     @staticmethod
-    def _back():
+    def _socket(host):
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.bind(("127.0.0.1", 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        sock.bind((host, 0))
         return sock
 
     @property
@@ -33,7 +32,7 @@ class Relay:
         return self.front.getsockname()
 
     def move(self):
-        old, self.back = self.back, self._back()
+        old, self.back = self.back, self._socket("127.0.0.1")
         old.close()
 
     def close(self):
