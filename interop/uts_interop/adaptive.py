@@ -33,7 +33,7 @@ class Adaptive(Handlers):
         self.last_turn = 0
         self.path_trial = None
         self.proved_address = None
-        self.packets_read = 0
+        self.packets_read = self.repaired = 0
 
     # Reading.
 
@@ -372,7 +372,9 @@ class Adaptive(Handlers):
         """Sends a payload as it is, for tests of what a peer does with it."""
         epoch = self.tx.current()
         number = self.ledger.number()
-        head = packets.short_header(epoch.number, self.remote_id, number, packets.number_bytes(number, self.ledger.largest))
+        least = max(1, 4 - len(payload))  # So many bytes of the number need no padding (P-6).
+        count = packets.number_bytes(number, self.ledger.largest, least)
+        head = packets.short_header(epoch.number, self.remote_id, number, count)
         self.ledger.on_sent(Sent(number, now, len(payload) + 40, True, []))
         self.outbox.append((keys.seal_short(epoch.keys, head, len(self.remote_id), number, payload), self.address))
         return number

@@ -66,7 +66,7 @@ class Direction:
         self.news = []  # outcomes of this end's own requests
 
     def add(self, number, group, choices):
-        profile = Profile(choices)
+        profile = Profile(choices, asked=True)
         epoch = Epoch(number, group, profile, self.ratchet.keys(number, profile["protection"]))
         if profile["fec"] != "none":
             epoch.encoder = Encoder(profile) if self.role == SENDER else None
@@ -95,7 +95,7 @@ class Direction:
 
     def opened(self, number, group, choices):
         self.add(number, group, choices)
-        if Profile(choices)["flow"] == "credit":  # flow.md R-7
+        if Profile(choices, asked=True)["flow"] == "credit":  # flow.md R-7
             self.connection.say_all_limits = True
 
     def closed(self, number):
@@ -186,6 +186,8 @@ class Connection(Establishment, Adaptive):
                 said[12] = self.first_token
         if config.tamper:
             said = config.tamper(said)
+        if said is None:
+            return None
         return said if isinstance(said, bytes) else hello.encode(said)
 
     def prepare_server(self, original, make_id=None, token=None):

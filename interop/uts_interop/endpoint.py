@@ -98,6 +98,8 @@ class Endpoint:
         connection = self.find(dcid)
         if connection is not None:
             connection.receive(data, address, now)
+        elif packet is None and self.reset(data, address):
+            return
         elif self.config is not None and address[1] not in REFLECTORS:
             if packet is None:
                 self.stateless_reset(data, dcid, address)
@@ -112,6 +114,14 @@ class Endpoint:
             if dcid in connection.issued.values() or not connection.is_client and dcid == connection.first_id:
                 return connection
         return None
+
+    def reset(self, data, address):
+        """Whether a datagram is a stateless reset of a connection's peer, which ends it (P-18)."""
+        for connection in self.connections:
+            if address == connection.address and len(data) >= 21 and data[-16:] in connection.tokens:
+                connection.end("stateless reset")
+                return True
+        return False
 
     def stateless_reset(self, data, dcid, address):  # P-18, P-53, P-54
         total = self._sum(dcid[:-4], address)

@@ -117,7 +117,7 @@ class Establishment:
         self.heard_real |= self.is_client
         for header in content["headers"]:
             self.on_header(name, level, header, now)
-            if self.state != "handshake":
+            if self.state not in ("handshake", "connected"):
                 return
 
     def on_header(self, name, level, header, now):

@@ -151,6 +151,7 @@ class Handlers:
     def on_repaired_report(self, frame, epoch, now):
         """Packets that did not arrive but were recovered: done, and a loss for congestion control (fec.md R-11)."""
         acked, lost = self.ledger.on_report(frame["ranges"], 0, now, self.profile())
+        self.repaired += len(acked)
         for packet in acked:
             self.on_acked_packet(packet, now)
             self.congestion.on_lost(packet, self.ledger.next, now)

@@ -93,9 +93,9 @@ class Refused(Exception):
 
 
 class Profile:
-    """A mechanism for each function, with its parameters by name."""
+    """A mechanism for each function, with its parameters by name; raises Refused unless it is asked of somebody else."""
 
-    def __init__(self, choices=()):
+    def __init__(self, choices=(), asked=False):
         self.choices = list(choices)
         self.mechanism, self.values = {}, {}
         for functions in FUNCTIONS.values():
@@ -103,17 +103,19 @@ class Profile:
             self._set(default, default.defaults())
         for value in choices:
             mechanism = BY_NUMBER.get((value["function"], value["mechanism"]))
-            if mechanism is None or mechanism not in OURS:
+            if asked and mechanism not in OURS:
+                continue
+            if mechanism not in OURS:
                 raise Refused(value["function"], 1)
             for param, given in zip(mechanism.params, value["parameters"]):
-                if not param["min"] <= given <= param["max"]:
+                if not param["min"] <= given <= param["max"] and not asked:
                     raise Refused(value["function"], 2)
             if any(value["parameters"][len(mechanism.params) :]):
                 raise Refused(value["function"], 2)
             self._set(mechanism, value["parameters"])
         for name, chosen in self.mechanism.items():
             needs = FUNCTIONS[name][chosen].needs
-            if needs and not any(self.mechanism[f] == m for f, m in (need.split("/") for need in needs)):
+            if not asked and needs and not any(self.mechanism[f] == m for f, m in (need.split("/") for need in needs)):
                 raise Refused(FUNCTIONS[name][chosen].function, 3)
 
     def counts_positions(self):  # P-62

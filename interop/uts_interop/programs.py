@@ -30,6 +30,11 @@ def make_config(options, **more):
     return config
 
 
+def wished(options):
+    wishes = [(SENDER, text) for text in options.ask_sending] + [(RECEIVER, text) for text in options.ask_receiving]
+    return [(role, parse_choice(text)) for role, text in wishes]
+
+
 class Asker:
     """Asks for profiles in mid-connection, one after another, and waits for each outcome."""
 
@@ -43,10 +48,10 @@ class Asker:
                 self.outcomes.append((role, what, number, detail))
             direction.news = []
         if self.wishes:
-            role, text = self.wishes[0]
+            role, wish = self.wishes[0]
             direction = c.tx if role == SENDER else c.rx
             current = direction.epochs[direction.exchange.in_use[0]].profile
-            if c.ask(role, current.replaced(parse_choice(text))):
+            if c.ask(role, current.replaced(wish)):
                 self.wishes.pop(0)
 
     def idle(self):
@@ -70,8 +75,7 @@ def client(options):
     stream = pipe.Client(connection.open_flow(), options.service)
     stream.write(sys.stdin.buffer.read())
     stream.finish()
-    wishes = [(SENDER, t) for t in options.ask_sending] + [(RECEIVER, t) for t in options.ask_receiving]
-    asker = Asker(connection, wishes)
+    asker = Asker(connection, wished(options))
 
     def step():
         if connection.state == "connected":
@@ -112,8 +116,7 @@ class Serving:
 
     def __init__(self, endpoint, options=None):
         self.endpoint, self.streams, self.askers = endpoint, [], {}
-        self.wishes = [(SENDER, t) for t in options.ask_sending] + [(RECEIVER, t) for t in options.ask_receiving] \
-            if options else []
+        self.wishes = wished(options) if options else []
 
     def poll(self):
         for connection in self.endpoint.accepted:

@@ -79,7 +79,7 @@ class Handshake:
 
     def set_hello(self, hello):
         """A server's Hello, which depends on the client's."""
-        self.context.handshake_extensions = [(EXTENSION, hello)]
+        self.context.handshake_extensions = [(EXTENSION, hello)] if hello is not None else []
 
     def peer_hello(self):
         """The peer's Hello, or None while it has not come; raises Alert where TLS had none (K-4)."""
