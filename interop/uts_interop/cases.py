@@ -288,6 +288,70 @@ def server_follows(home, server):
     expect(moved and ours.seen[0].address != moved[0], "the server did not follow")
 
 
+# Tunnels: flows of messages (services.md V-4, V-5).
+
+
+@case("tunnel: datagrams, as messages in any order, some of them lost")
+def datagrams(home, server):
+    target = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    target.bind(("127.0.0.1", 0))
+    target.setblocking(False)
+    identity = tls.identity()
+    path = os.path.join(home.directory.name, "tunnel-keys")
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.write(tls.fingerprint(identity[1]) + "\n")
+    port = target.getsockname()[1]
+    tunnels = Server(home, "--forward", f"udp/127.0.0.1:{port}", "--authorized-keys", path, *WILLING)
+    ways = [("ordered", "selective", "credit"), ("unordered", "selective", "credit"), ("unordered", "none", "none")]
+    try:
+        for order, repeats, flow in ways:
+            profile = standard()
+            for value in (choice("segmentation", "messages"), choice("sequencing", order), choice("retransmission", repeats)):
+                profile = [c for c in profile if c["function"] != value["function"]] + [value]
+            way = {"loss": 0.05, "reorder": 0.1, "delay": 0.001}
+            with Peer(tunnels, service="tunnel", identity=identity, outgoing=profile, incoming=list(profile), relay=way,
+                      consents=ALL) as peer:
+                if flow == "none":
+                    asker = Asker(peer.connection, [(role, choice("flow", "none")) for role in (SENDER, RECEIVER)])
+                    peer.until(lambda: asker.poll() is None and asker.idle(), 5, "the exchange")
+                    counts = peer.connection.tx.current().profile.counts_positions()
+                    expect(not counts, "positions are counted")
+                exchange_datagrams(peer, target, port, repeats)
+    finally:
+        tunnels.stop()
+        target.close()
+
+
+def exchange_datagrams(peer, target, port, repeats):
+    stream, count = peer.connection.open_flow(), 100
+    head = b"\x80\x01\x80\0\0" + bytes([9]) + b"127.0.0.1" + port.to_bytes(2, "big") + b"\0"
+    stream.send.write(head + b"datagram 0", message=True)
+    answers, refused = set(), []
+
+    def step():
+        try:
+            while True:
+                data, source = target.recvfrom(2000)
+                target.sendto(b"answer to " + data, source)
+        except BlockingIOError:
+            pass
+        for kind, content in stream.read():
+            if kind == "message" and content[:1] == b"\0":
+                answers.add(content[1:])
+            else:
+                refused.append((kind, content))
+        return refused or len(answers) >= enough
+
+    enough = 1 if repeats != "none" else 0
+    peer.until(step, 5, "the first answer")
+    for number in range(1, count):
+        stream.send.write(b"\0" + b"datagram %d" % number, message=True)
+    enough = count if repeats != "none" else count // 2
+    peer.until(step, 10, f"{enough} answers")
+    expect(not refused, f"{refused[:3]}")
+    expect(answers <= {b"answer to datagram %d" % n for n in range(count)}, "an answer is changed")
+
+
 # Exchanges.
 
 #: What a service of bytes does not outlive, unless nothing is lost.
@@ -411,6 +475,58 @@ def both_ask(home, server):
     ours.close()
     expect(status == 0 and out == data, f"status {status}: {said}")
     expect(len(outcomes) == 4 and outcomes.count("accepted") >= 2, f"outcomes {outcomes}")
+
+
+@case("exchange: the stock client asks for what we have, and uses it")
+def stock_asks_well(home, server):
+    for text in ("detection=parity", "detection=crc-32"):  # Optional ones: it asks for them in flight (selection.md S-41).
+        ours, data = OurServer(), blob(100_000)
+        relay = Relay(("127.0.0.1", ours.endpoint.port), 8, loss=0.03, reorder=0.03)
+        status, out, said = ours.stock_client(home, data, "--profile", text, relay=relay)
+        c = ours.seen[0]
+        used = c.rx.epochs[max(c.rx.epochs)].profile["detection"]  # Of what the client sends.
+        relay.close()
+        ours.close()
+        expect(status == 0 and out == data, f"status {status}: {said}")
+        expect(used == text.split("=")[1], f"{used} is used")
+
+
+@case("exchange: copies of requests and answers, and late requests")
+def copies(home, server):
+    with Peer(server(*PLAIN)) as peer:
+        c, heard = peer.connection, peer.record("-PF")
+        request = {"frame": "Request-PF", "direction": 0, "group": 0, "epoch": 4, "using": [0] + [None] * 7,
+                   "profile": list(c.config.outgoing)}
+
+        def said(frame):
+            del heard[:]
+            c.control.append(frame)
+            peer.until(lambda: heard, 5, f"the answer to {frame}")
+            return heard[-1]
+
+        first = said(request)
+        expect((first["frame"], first["epoch"]) == ("ACK-PF", 4), f"{first}")
+        expect(said(request) == first, "a copy of the request is answered otherwise")
+        stale = said(request | {"epoch": 2})
+        expect((stale["frame"], stale["highest_epoch"]) == ("Stale-PF", 4), f"{stale}")
+        c.control.append({"frame": "Confirm-PF", "direction": 0, "epoch": 4})
+        # This end's own request, whose answer is lost for it: the other end repeats it, and hears the Confirm.
+        asker = Asker(c, [(RECEIVER, choice("congestion", "new-reno"))])
+        peer.until(lambda: asker.poll() is None and asker.idle(), 5, "the exchange")
+        del heard[:]
+        peer.pause(0.3)
+        expect(not heard, f"something is repeated that was confirmed: {heard}")
+
+
+@case("exchange: an answer that is not confirmed is repeated")
+def unconfirmed(home, server):
+    with Peer(server(*PLAIN)) as peer:
+        c, heard = peer.connection, peer.record("-PF")
+        c.control.append({"frame": "Request-PF", "direction": 0, "group": 0, "epoch": 2, "using": [0] + [None] * 7,
+                          "profile": list(c.config.outgoing)})
+        peer.until(lambda: len(heard) >= 3, 5, "three copies of the answer")
+        expect(all(f == {"frame": "ACK-PF", "direction": 1, "epoch": 2} for f in heard), f"{heard}")
+        peer.echo()
 
 
 @case("exchange: a group of flows with a profile of its own")

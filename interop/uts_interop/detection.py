@@ -1,5 +1,7 @@
 """Trailers that find damage (functions/detection.md)."""
 
+import zlib
+
 from .keys import Unauthentic
 
 
@@ -30,7 +32,19 @@ def crc32c(data):  # R-7
     return (value ^ 0xFFFFFFFF).to_bytes(4, "little")
 
 
-TRAILERS = {"none": (0, lambda data: b""), "internet-16": (2, internet), "crc-32c": (4, crc32c)}
+def parity(data):  # R-8
+    value = 0
+    data += b"\0" * (len(data) % 2)
+    for at in range(0, len(data), 2):
+        value ^= int.from_bytes(data[at : at + 2], "big")
+    return value.to_bytes(2, "big")
+
+
+def crc32(data):  # R-10
+    return zlib.crc32(data).to_bytes(4, "little")
+
+
+TRAILERS = {"parity": (2, parity), "crc-32": (4, crc32), "none": (0, lambda data: b""), "internet-16": (2, internet), "crc-32c": (4, crc32c)}
 
 
 def trailer(name, head, number, payload):

@@ -37,7 +37,7 @@ def _load():
 
 FUNCTIONS, BY_NUMBER = _load()
 #: Optional mechanisms that this implementation has, by function and name.
-EXTRA = []
+EXTRA = [("detection", "parity"), ("detection", "crc-32")]
 OURS = [m for m in BY_NUMBER.values() if m.mandatory or (m.function_name, m.name) in EXTRA]
 
 

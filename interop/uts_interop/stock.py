@@ -135,6 +135,19 @@ class Peer:
         if not met:
             raise Failure(f"{what}: {c.reason or c.hint or c.state}" if done else f"{what}: nothing for {seconds} s")
 
+    def record(self, ending):
+        """A list that gets the frames of the peer whose names end so."""
+        c, heard = self.connection, []
+        act = c.on_frame
+
+        def on_frame(frame, epoch, now):
+            if frame["frame"].endswith(ending):
+                heard.append(frame)
+            act(frame, epoch, now)
+
+        c.on_frame = on_frame
+        return heard
+
     def pause(self, seconds):
         self.endpoint.run(lambda: False, seconds)
 
