@@ -4,7 +4,7 @@ import os
 
 from . import acknowledgement, congestion, detection, frames, keys, packets
 from .codec import WireError
-from .flows import Breach
+from .flows import Breach, Unheld
 from .handlers import Handlers
 from .recovery import Claim, Ledger, Sent
 
@@ -103,7 +103,11 @@ class Adaptive(Handlers):
                 self.on_frame(frame, epoch, now)
                 if self.state != "connected":
                     return False
+        except Unheld:
+            return False
         except (WireError, Breach, Claim) as breach:
+            if isinstance(breach, WireError) and epoch.keys is None:  # P-20: anybody can have made it
+                return False
             self.close((1 << 32) - 1, f"{breach}"[:200])
             return False
         if recovered:
@@ -393,7 +397,7 @@ class Adaptive(Handlers):
 
     def give_ids(self):
         """Gives the peer an id beyond that in use (M-8)."""
-        room = self.peer_hello.get(18, 0)
+        room = self.peer_hello.get(18, 0) if self.local_id else 0  # P-37
         while len(self.issued) < 1 + min(room, 1) and self.state == "connected":
             made, token = self.make_id(self.address) if self.make_id else (os.urandom(len(self.local_id)), None)
             frame = {"frame": "NewId", "number": self.next_id, "retire_below": 0, "id": made}

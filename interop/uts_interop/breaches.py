@@ -30,27 +30,31 @@ def case(name):
 
 
 def all_cases():
-    return CASES + hello_cases() + vector_cases()
+    return CASES + hello_cases() + server_hellos() + vector_cases()
 
 
 def vector_cases():
     path = spec() / "vectors" / "breaches.json"
     vectors = json.loads(path.read_text())["vectors"] if path.exists() else []
+    mirrored = [v | {"to": "client"} for v in vectors if v["to"] == "server" and v["outcome"] == "end"
+                and bytes.fromhex(v["packets"][0])[0] in WITHOUT_FLOW]
     return [(f"breach: {v['name']} ({v['rule']}, to the {v['to']})",
-             (to_server if v["to"] == "server" else to_client)(v)) for v in vectors]
+             (to_server if v["to"] == "server" else to_client)(v)) for v in vectors + mirrored]
 
 
-#: An id of the vectors, and one that is as long as all of ours (P-3) in its place.
-VECTOR_ID, OUR_ID = bytes.fromhex("04aabbccdd"), bytes.fromhex("08aabbccddaabbccdd")
+#: An id of the vectors: ours have four bytes as well where these are said (P-3).
+VECTOR_ID = bytes.fromhex("aabbccdd")
+#: Types of frames that name no flow: what they break, they break towards a client as well.
+WITHOUT_FLOW = {0x01, 0x02, 0x03, 0x04, 0x0B, 0x18, 0x1A, 0xC1}
 
 
 def to_server(vector):
-    payloads = [bytes.fromhex(p).replace(VECTOR_ID, OUR_ID) for p in vector["packets"]]
+    payloads = [bytes.fromhex(p) for p in vector["packets"]]
 
     def run(home, server):
-        with Peer(server("--no-adapt"), lenient=True) as peer:
+        with Peer(server("--no-adapt"), lenient=True, id_length=len(VECTOR_ID)) as peer:
             c = peer.connection
-            c.issued["vector"] = OUR_ID[1:]
+            c.issued["vector"] = VECTOR_ID
             peer.pause(0.03)  # So that the server knows that the handshake is over.
             numbers = [c.send_raw(named(payload, c), time.monotonic()) for payload in payloads]
             if vector["outcome"] == "end":
@@ -66,10 +70,11 @@ def to_server(vector):
 
 
 def named(payload, connection):
-    """A payload, with a number that has arrived in an acknowledgement of number 0, which may have been left out."""
+    """A payload, with a number that has arrived in an acknowledgement of number 0, which may have been left out, and with
+    the begin of a request to `pipe` at the begin of flows, so that the service waits for more of it (services.md V-3)."""
     if payload == bytes.fromhex("0200000000"):
         return b"\x02\x00" + varint(connection.reporter.largest) + b"\0\0"
-    return payload
+    return payload.replace(b"\0a", b"\0\1") if payload[0] in (0x42, 0x46) else payload
 
 
 def check_ended(peer, code=TRANSPORT):
@@ -82,7 +87,8 @@ def check_ended(peer, code=TRANSPORT):
 def to_client(vector):
     # A stock client opens flow 0 at once: a flow further up stands in its place.
     payloads = [bytes.fromhex(p) for p in vector["packets"]]
-    payloads = [p[:1] + b"\x3c" + p[2:] if p[1:2] == b"\0" else p for p in payloads]
+    if "flow" in vector["name"]:
+        payloads = [p[:1] + b"\x3c" + p[2:] if p[1:2] == b"\0" else p for p in payloads]
 
     def run(home, server):
         ours, said = OurServer(lenient=True), []
@@ -166,6 +172,46 @@ def check_refused(peer, *codes):
     peer.endpoint.run(lambda: c.hint or c.state in ("draining", "closed"), 5)
     found = c.code if c.code is not None else int(c.hint.split()[2].rstrip(":")) if c.hint and "with" in c.hint else None
     expect(found in codes, f"the server answered {found} ({c.hint or c.reason or c.state}), not {codes}")
+
+
+def server_hellos():
+    """Hellos of a server that break a rule: the client ends the handshake (packets.md P-51, P-52)."""
+    def without(number):
+        return lambda said: {n: v for n, v in said.items() if n != number}
+
+    changes = {f"without item {number}": without(number) for number in (1, 2, 3, 5, 9)}
+    changes |= {
+        "with another id than it has": lambda said: said | {2: b"otherid!"},
+        "with another first id than the client's": lambda said: said | {3: b"otherid!"},
+        "with the id of a Retry that was not": lambda said: said | {4: b"otherid!"},
+        "that decides on a profile": lambda said: said | {13: standard(), 14: standard()},
+        "with an item twice": lambda said: hello.encode(said) + b"\x0a\x01\x19",
+    }
+    return [(f"breach: a server's Hello {name}", server_hello_case(change)) for name, change in changes.items()]
+
+
+def server_hello_case(change):
+    def run(home, server):
+        ours = OurServer(tamper=change)
+        status, _, text = ours.stock_client(home, b"hello", seconds=15)
+        ours.close()
+        expect(status == 1, f"the client's status is {status}: {text}")
+        expect(ours.seen and ours.seen[0].code == 1, f"the client closed with {ours.seen and ours.seen[0].code}: {text}")
+
+    return run
+
+
+@case("breach: a key of ours that is not the pinned one (keys.md K-10, K-12)")
+def our_wrong_key(home, server):
+    ours = OurServer()
+    right, ours.pin = ours.pin, "SHA256:" + "A" * 43
+    status, _, text = ours.stock_client(home, b"hello")
+    expect(status == 1, f"the client's status is {status}: {text}")
+    expect(ours.seen[0].code in range(0x100, 0x200), f"the client closed with {ours.seen[0].code}: {text}")
+    ours.pin = right
+    status, out, text = ours.stock_client(home, b"hello")
+    ours.close()
+    expect(status == 0 and out == b"hello", f"the next client's status is {status}: {text}")
 
 
 @case("breach: another protocol in the ALPN extension (keys.md K-3)")
@@ -420,6 +466,43 @@ def beyond_bound(home, server):
         peer.pause(0.1)
         expect(peer.connection.state == "connected", "the last flow below the bound was refused")
         raw(peer, b"\x42" + (0x4000 | 2 * bound).to_bytes(2, "big") + b"\x00\x01")
+        check_ended(peer)
+
+
+@case("breach: a packet without a frame (packets.md P-20)")
+def empty(home, server):
+    with Peer(server("--no-adapt")) as peer:
+        raw(peer, b"")
+        check_ended(peer)
+
+
+@case("breach: Skips that leave more gaps than are kept (packets.md P-20)")
+def gaps(home, server):
+    with Peer(server("--no-adapt"), lenient=True) as peer:
+        skips = [b"\x07\x32" + varint(2 * number + 1) + b"\x01" for number in range(8300)]
+        for begin in range(0, len(skips), 150):
+            raw(peer, b"".join(skips[begin : begin + 150]))
+            if begin % 1500 == 0:
+                peer.pause(0.02)
+        check_ended(peer)
+
+
+@case("breach: credit of the connection that was not agreed to (packets.md P-57, P-58)")
+def not_agreed(home, server):
+    with Peer(server("--no-adapt"), connection_credit=None) as peer:
+        peer.echo(os.urandom(100_000))
+        raw(peer, b"\x1d\x40\x64")
+        check_ended(peer)
+    with Peer(server("--no-adapt"), connection_credit=None, lenient=True) as peer:
+        raw(peer, bytes.fromhex("1e32000000"))
+        check_ended(peer)
+
+
+@case("breach: an id of an end whose own has no bytes (packets.md P-37)")
+def id_of_none(home, server):
+    with Peer(server("--no-adapt"), id_length=0) as peer:
+        peer.echo(os.urandom(100_000))
+        raw(peer, b"\x18\x01\x00\x04" + VECTOR_ID)
         check_ended(peer)
 
 

@@ -31,8 +31,9 @@ class Config:
     idle: float = 30.0
     flows: int = 64
     credit: int = 1 << 20
-    connection_credit: int = 4 << 20
+    connection_credit: int | None = 4 << 20  # None: the credit of the connection does not count (P-57)
     ids: int = 2
+    id_length: int = 8
     consents: set = field(default_factory=set)
     outgoing: list = field(default_factory=standard)
     incoming: list = field(default_factory=standard)
@@ -141,7 +142,7 @@ class Connection(Establishment, Adaptive):
         self.is_client, self.config, self.now = is_client, config, now
         self.state, self.reason, self.code = "handshake", None, None
         self.address = address
-        self.local_id = local_id or os.urandom(8)
+        self.local_id = local_id or os.urandom(config.id_length)
         self.remote_id = first_dcid or os.urandom(8)  # K-14
         self.first_id = self.remote_id
         self.peer_hello, self.adaptive = None, False
@@ -172,8 +173,9 @@ class Connection(Establishment, Adaptive):
         config = self.config
         mechanisms = config.mechanisms or [[m.function, m.number] for m in OURS]
         said = {1: [packets.VERSION], 2: self.local_id, 5: mechanisms, 6: config.flows, 7: config.credit,
-                8: int(config.idle * 1000), 9: 1452, 10: 25, 11: 1 << 20, 17: None, 18: config.ids,
-                20: config.connection_credit}
+                8: int(config.idle * 1000), 9: 1452, 10: 25, 11: 1 << 20, 17: None, 18: config.ids}
+        if config.connection_credit is not None:
+            said[20] = config.connection_credit
         if config.service is not None:
             said[16] = config.service
         if self.is_client:
@@ -218,7 +220,7 @@ class Connection(Establishment, Adaptive):
         self.tx = Direction(self, SENDER, labels[0], self.choices[0])
         self.rx = Direction(self, RECEIVER, labels[1], self.choices[1])
         self.congestion = congestion.start(self.first_profiles[0])
-        self.credit_counts = 20 in self.peer_hello
+        self.credit_counts = 20 in self.peer_hello and self.config.connection_credit is not None
         self.peer_connection_limit = self.peer_hello.get(20)
         self.connection_limit = self.config.connection_credit
         if self.is_client:

@@ -95,7 +95,7 @@ class Endpoint:
                 packet, dcid = None, bytes(data[1 : 1 + ID])
         except packets.WireError:
             return
-        connection = self.find(dcid)
+        connection = self.find(dcid) if packet else self.find_short(data, address)
         if connection is not None:
             connection.receive(data, address, now)
         elif packet is None and self.reset(data, address):
@@ -112,6 +112,13 @@ class Endpoint:
     def find(self, dcid):
         for connection in self.connections:
             if dcid in connection.issued.values() or not connection.is_client and dcid == connection.first_id:
+                return connection
+        return None
+
+    def find_short(self, data, address):
+        for connection in self.connections:
+            size = len(connection.local_id)
+            if bytes(data[1 : 1 + size]) in connection.issued.values() if size else address == connection.address:
                 return connection
         return None
 

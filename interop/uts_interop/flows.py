@@ -10,6 +10,14 @@ class Breach(Exception):
     """An error of the peer that ends the connection; the text says which rule it broke."""
 
 
+class Unheld(Exception):
+    """What there is no room for: its packet is dropped, unacknowledged."""
+
+
+#: Runs of positions that a receiver keeps apart in a flow (sequencing.md R-11; packets.md P-20, Skip).
+GAPS = 8192
+
+
 class SendHalf:
     """What this end sends in a flow, by positions (segmentation.md R-1)."""
 
@@ -148,6 +156,8 @@ class ReceiveHalf:
             raise Breach("F-10: an end before what was seen")
         if self.granted is not None and data_end > self.granted:
             raise Breach("sequencing.md R-2: beyond the credit")
+        if len(self.settled.runs) >= GAPS and begin > self.settled.runs[-1][1]:
+            raise Unheld
         if frame["FIN"]:
             self.fin = end - 1
         self.got = max(self.got, data_end)
@@ -167,6 +177,8 @@ class ReceiveHalf:
         if self.fin is not None:
             end = min(end, self.fin)
         self.settled.add(begin, end)
+        if len(self.settled.runs) > GAPS:
+            raise Breach("P-20: a Skip that leaves more gaps than are kept")
         if begin <= self.got < end:  # flow.md R-33
             self.got = end
 

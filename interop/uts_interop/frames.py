@@ -31,6 +31,8 @@ TYPES = {name: kind for table in (PLAIN, DIRECTED) for kind, (name, _) in table.
 def decode(payload):
     """The frames of a payload; raises WireError."""
     reader, frames = Reader(payload), []
+    if not payload:  # P-20
+        raise WireError("truncated", "frame type", 0)
     while reader.left():
         start = reader.at
         kind = reader.uint(1, "frame type")

@@ -82,7 +82,7 @@ class Handlers:
         if limit is not None:
             self.control.append({"frame": "Credit", "flow": flow.id, "limit": limit})
         consumed = self.their_consumed_gone + sum(min(f.recv.consumed(), f.recv.got) for f in self.flows.values())
-        window = self.config.connection_credit
+        window = self.config.connection_credit or 0
         if self.credit_counts and consumed + window >= self.said_connection + window // 4:  # flow.md R-34
             self.said_connection = self.connection_limit = consumed + window
             self.control.append({"frame": "ConnectionCredit", "limit": self.connection_limit})
@@ -166,6 +166,8 @@ class Handlers:
             flow.send.limit = frame["limit"]
 
     def on_connection_credit(self, frame, epoch, now):
+        if not self.credit_counts:
+            raise Breach("P-57: credit of the connection was not agreed to")
         if self.peer_connection_limit is not None:
             self.peer_connection_limit = max(self.peer_connection_limit, frame["limit"])
 

@@ -1,8 +1,13 @@
 """Profiles and choices (packets.md P-40, P-41), with the numbers of functions.toml."""
 
 import os
-import tomllib
+import sys
 from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from .codec import WireError, varint
 

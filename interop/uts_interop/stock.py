@@ -214,6 +214,8 @@ class OurServer:
             self.step()
             if each:
                 each()
+        for _ in range(5):  # What it said last may still be on the way.
+            self.step()
         return process.returncode, result["out"], result["err"].decode(errors="replace")
 
     def close(self):
