@@ -60,7 +60,7 @@ def to_server(vector):
             if vector["outcome"] == "end":
                 check_ended(peer)
             else:
-                peer.until(lambda: not any(n in c.ledger.packets for n in numbers), 5, "the acknowledgement")
+                peer.until(lambda: not any(n in c.ledger.packets for n in numbers), 20, "the acknowledgement")
                 c.next_index = max(c.next_index, AFTERWARDS)
                 peer.echo()
         with Peer(server("--no-adapt")) as peer:
@@ -79,7 +79,7 @@ def named(payload, connection):
 
 def check_ended(peer, code=TRANSPORT):
     c = peer.connection
-    peer.endpoint.run(lambda: c.state in ("draining", "closed"), 5)
+    peer.endpoint.run(lambda: c.state in ("draining", "closed"), 20)
     expect(c.state == "draining", f"the peer has not closed the connection: {c.state}")
     expect(c.code == code, f"the peer closed with {c.code}, not with {code}")
 
@@ -138,7 +138,8 @@ def hello_cases():
         "with a first profile of what is not known": lambda said: said | {13: said[13] + [_choice(99, 1)]},
         "with a first profile out of range": lambda said: said | {13: said[13][:-1] + [choice("fec", "xor", 1)]},
         "with a first profile without protection": lambda said: said | {13: unagreed, 14: unagreed},
-        "with a first profile without flow control": lambda said: said | {13: _with(said[13], choice("flow", "none"))},
+        "with a first profile without flow control":
+            lambda said: said | {13: _with(said[13], choice("flow", "none"))},
     }
     return [(f"breach: a Hello {name}", hello_case(change)) for name, change in changes.items()]
 
@@ -169,7 +170,7 @@ def hello_case(change):
 def check_refused(peer, *codes):
     """The server has ended the handshake with one of these codes: under the keys of Handshake, or as a hint under those of Initial."""
     c = peer.connection
-    peer.endpoint.run(lambda: c.hint or c.state in ("draining", "closed"), 5)
+    peer.endpoint.run(lambda: c.hint or c.state in ("draining", "closed"), 20)
     found = c.code if c.code is not None else int(c.hint.split()[2].rstrip(":")) if c.hint and "with" in c.hint else None
     expect(found in codes, f"the server answered {found} ({c.hint or c.reason or c.state}), not {codes}")
 
@@ -248,7 +249,7 @@ def wrong_finished(home, server):
 def wrong_pin(home, server):
     target = server("--no-adapt")
     with Peer(target, wait=False, pin="SHA256:" + "A" * 43) as peer:
-        peer.endpoint.run(lambda: peer.connection.state == "closing", 5)
+        peer.endpoint.run(lambda: peer.connection.state == "closing", 20)
         expect(peer.connection.alert == 46, "the key was taken")
     with Peer(target) as peer:
         peer.echo()
@@ -449,10 +450,10 @@ def other_group(home, server):
     with Peer(server("--no-adapt")) as peer:
         c = peer.connection
         expect(c.ask("sender", list(c.config.outgoing), group=1), "the request has to wait")
-        peer.until(lambda: c.tx.current(1) is not None, 5, "the group")
+        peer.until(lambda: c.tx.current(1) is not None, 20, "the group")
         flow = c.open_flow()
         flow.send.write(b"\1\4echo")
-        peer.until(lambda: flow.send.done.has(0, 6), 5, "the acknowledgement")
+        peer.until(lambda: flow.send.done.has(0, 6), 20, "the acknowledgement")
         flow.send.group = 1
         flow.send.write(b"and now elsewhere")
         check_ended(peer)
@@ -518,7 +519,7 @@ def odd_requests(home, server):
     for payload in ("0a000003010000", "0a00004100010000", "0a0000020000", "0a00000201020000"):
         with Peer(server("--no-adapt")) as peer:
             number = raw(peer, bytes.fromhex(payload))
-            peer.until(lambda: number not in peer.connection.ledger.packets, 5, "the acknowledgement")
+            peer.until(lambda: number not in peer.connection.ledger.packets, 20, "the acknowledgement")
             expect(peer.connection.rx.exchange.in_use == {0: 0}, "something was exchanged")
             peer.echo()
 
@@ -550,7 +551,7 @@ def silence(home, server):
         peer.pause(0.5)
         peer.echo()
         # Nothing further is asked of us: the server forgets the connection without a word.
-        peer.endpoint.run(lambda: peer.connection.state == "closed", 5)
+        peer.endpoint.run(lambda: peer.connection.state == "closed", 20)
         expect(peer.connection.reason == "nothing heard", f"{peer.connection.state}: {peer.connection.reason}")
 
 

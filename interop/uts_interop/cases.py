@@ -60,7 +60,7 @@ def very_lossy(home, server):
 def many_flows(home, server):
     with Peer(server()) as peer:
         for number in range(peer.connection.peer_hello[6] + 20):
-            peer.until(lambda: peer.connection.next_index < peer.connection.peer_bound, 5, "a higher bound")
+            peer.until(lambda: peer.connection.next_index < peer.connection.peer_bound, 20, "a higher bound")
             peer.echo(b"%d" % number)
 
 
@@ -90,7 +90,7 @@ def no_service(home, server):
 
     with Peer(server()) as peer:
         stream = pipe.Client(peer.connection.open_flow(), "nothing")
-        peer.until(lambda: stream.poll() is not None and stream.done(), 5, "the refusal")
+        peer.until(lambda: stream.poll() is not None and stream.done(), 20, "the refusal")
         expect(stream.answer == "not there", f"the answer was {stream.answer}")
         peer.echo()
 
@@ -108,7 +108,7 @@ def client_key(home, server):
         for who, alert in ((None, 0x100 + 116), (tls.identity(), 0x100 + 46)):  # K-11
             with Peer(strict, wait=False, identity=who) as peer:
                 c = peer.connection
-                peer.endpoint.run(lambda: c.state in ("draining", "closed"), 5)
+                peer.endpoint.run(lambda: c.state in ("draining", "closed"), 20)
                 expect(c.code == alert, f"the server closed with {c.code}, not with {alert}")
     finally:
         strict.stop()
@@ -173,7 +173,7 @@ def stateless_reset(home, server):
         again = Server(home, *PLAIN, port=first.port)
         try:
             peer.connection.control.append({"frame": "Ping"})
-            peer.endpoint.run(lambda: peer.connection.state == "closed", 10)
+            peer.endpoint.run(lambda: peer.connection.state == "closed", 20)
             expect(peer.connection.reason == "stateless reset", f"{peer.connection.state}: {peer.connection.reason}")
         finally:
             again.stop()
@@ -204,10 +204,10 @@ def resets(home, server):
         flow = peer.connection.open_flow()
         stream = pipe.Client(flow, "echo")
         stream.write(blob(50_000))
-        peer.until(lambda: len(stream.poll()) > 0, 5, "the echo")
+        peer.until(lambda: len(stream.poll()) > 0, 20, "the echo")
         peer.connection.reset_flow(flow, 5)
-        peer.until(lambda: stream.poll() is not None and stream.done(), 5, "the end of the other half")
-        peer.until(lambda: flow.id not in peer.connection.flows, 5, "the end of the flow")
+        peer.until(lambda: stream.poll() is not None and stream.done(), 20, "the end of the other half")
+        peer.until(lambda: flow.id not in peer.connection.flows, 20, "the end of the flow")
         peer.echo()
 
 
@@ -219,9 +219,9 @@ def stops(home, server):
         flow = peer.connection.open_flow()
         stream = pipe.Client(flow, "echo")
         stream.write(blob(200_000))
-        peer.until(lambda: stream.answer is not None or stream.poll() is None, 5, "the answer")
+        peer.until(lambda: stream.answer is not None or stream.poll() is None, 20, "the answer")
         peer.connection.stop_flow(flow, 9)
-        peer.until(lambda: flow.recv.reset or flow.recv.fin is not None, 5, "the reset that answers a stop")
+        peer.until(lambda: flow.recv.reset or flow.recv.fin is not None, 20, "the reset that answers a stop")
         expect(flow.recv.reset is None or flow.recv.reset[0] == 9, f"the code of the reset is {flow.recv.reset}")
         peer.connection.reset_flow(flow, 0)
         peer.echo()
@@ -233,14 +233,14 @@ def closed(home, server):
     with Peer(mine) as peer:
         peer.echo()
         mine.stop()
-        peer.endpoint.run(lambda: peer.connection.state in ("draining", "closed"), 5)
+        peer.endpoint.run(lambda: peer.connection.state in ("draining", "closed"), 20)
         expect(peer.connection.code == 1, f"{peer.connection.state} with {peer.connection.code}")  # services.md V-1
 
 
 @case("client: asks for a service that the server has not")
 def no_such_server(home, server):
     with Peer(server(), wait=False, service="perf") as peer:
-        peer.endpoint.run(lambda: peer.connection.state in ("draining", "closed"), 5)
+        peer.endpoint.run(lambda: peer.connection.state in ("draining", "closed"), 20)
         expect(peer.connection.code == 2, f"{peer.connection.state} with {peer.connection.code}")  # V-1
 
 
@@ -261,13 +261,13 @@ def translated(home, server):
 def moves(home, server):
     with Peer(server()) as peer:
         peer.echo(blob(50_000))
-        peer.until(lambda: len(peer.connection.peer_ids) > 1, 5, "another id")
+        peer.until(lambda: len(peer.connection.peer_ids) > 1, 20, "another id")
         before = peer.connection.remote_id
         peer.endpoint.rebind()
         peer.connection.moved()
         expect(peer.connection.remote_id != before, "the id is the same")
         peer.echo(blob(200_000))
-        peer.until(lambda: len(peer.connection.peer_ids) > 1, 5, "a further id")
+        peer.until(lambda: len(peer.connection.peer_ids) > 1, 20, "a further id")
 
 
 @case("server: the stock client's port changes on the way")
@@ -306,14 +306,15 @@ def datagrams(home, server):
     try:
         for order, repeats, flow in ways:
             profile = standard()
-            for value in (choice("segmentation", "messages"), choice("sequencing", order), choice("retransmission", repeats)):
+            wanted = [choice("segmentation", "messages"), choice("sequencing", order), choice("retransmission", repeats)]
+            for value in wanted:
                 profile = [c for c in profile if c["function"] != value["function"]] + [value]
             way = {"loss": 0.05, "reorder": 0.1, "delay": 0.001}
             with Peer(tunnels, service="tunnel", identity=identity, outgoing=profile, incoming=list(profile), relay=way,
                       consents=ALL) as peer:
                 if flow == "none":
                     asker = Asker(peer.connection, [(role, choice("flow", "none")) for role in (SENDER, RECEIVER)])
-                    peer.until(lambda: asker.poll() is None and asker.idle(), 5, "the exchange")
+                    peer.until(lambda: asker.poll() is None and asker.idle(), 20, "the exchange")
                     counts = peer.connection.tx.current().profile.counts_positions()
                     expect(not counts, "positions are counted")
                 exchange_datagrams(peer, target, port, repeats)
@@ -343,7 +344,7 @@ def exchange_datagrams(peer, target, port, repeats):
         return refused or len(answers) >= enough
 
     enough = 1 if repeats != "none" else 0
-    peer.until(step, 5, "the first answer")
+    peer.until(step, 20, "the first answer")
     for number in range(1, count):
         stream.send.write(b"\0" + b"datagram %d" % number, message=True)
     enough = count if repeats != "none" else count // 2
@@ -373,7 +374,7 @@ def exchange_case(role, mechanism):
             if role == SENDER:
                 expect(c.tx.current().profile[mechanism.function_name] == mechanism.name, "another mechanism is in use")
             else:
-                peer.until(lambda: c.rx.exchange.in_use[0] % 2 == 1, 5, "a packet of the new epoch")
+                peer.until(lambda: c.rx.exchange.in_use[0] % 2 == 1, 20, "a packet of the new epoch")
             if mechanism.function_name == "fec" and mechanism.name != "none":
                 check_repairs(peer, role, data)
 
@@ -424,7 +425,7 @@ def refusals(home, server):
         c = peer.connection
         for role, wish, reason in wishes:
             asker = Asker(c, [(role, wish)])
-            peer.until(lambda: asker.poll() is None and asker.idle(), 5, f"the answer to {wish}")
+            peer.until(lambda: asker.poll() is None and asker.idle(), 20, f"the answer to {wish}")
             outcome = asker.outcomes[0]
             expect(outcome[1] == "refused", f"{wish} was {outcome[1]}")
             expect(outcome[3][:2] == (wish["function"], reason), f"{role}, {wish}: refused with {outcome[3]}, not {reason}")
@@ -501,7 +502,7 @@ def copies(home, server):
         def said(frame):
             del heard[:]
             c.control.append(frame)
-            peer.until(lambda: heard, 5, f"the answer to {frame}")
+            peer.until(lambda: heard, 20, f"the answer to {frame}")
             return heard[-1]
 
         first = said(request)
@@ -512,7 +513,7 @@ def copies(home, server):
         c.control.append({"frame": "Confirm-PF", "direction": 0, "epoch": 4})
         # This end's own request, whose answer is lost for it: the other end repeats it, and hears the Confirm.
         asker = Asker(c, [(RECEIVER, choice("congestion", "new-reno"))])
-        peer.until(lambda: asker.poll() is None and asker.idle(), 5, "the exchange")
+        peer.until(lambda: asker.poll() is None and asker.idle(), 20, "the exchange")
         del heard[:]
         peer.pause(0.3)
         expect(not heard, f"something is repeated that was confirmed: {heard}")
@@ -524,7 +525,7 @@ def unconfirmed(home, server):
         c, heard = peer.connection, peer.record("-PF")
         c.control.append({"frame": "Request-PF", "direction": 0, "group": 0, "epoch": 2, "using": [0] + [None] * 7,
                           "profile": list(c.config.outgoing)})
-        peer.until(lambda: len(heard) >= 3, 5, "three copies of the answer")
+        peer.until(lambda: len(heard) >= 3, 20, "three copies of the answer")
         expect(all(f == {"frame": "ACK-PF", "direction": 1, "epoch": 2} for f in heard), f"{heard}")
         peer.echo()
 
@@ -535,7 +536,7 @@ def groups(home, server):
         c = peer.connection
         own = [v for v in c.config.outgoing if v["function"] != 5] + [choice("retransmission", "go-back-n")]
         expect(c.ask(SENDER, own, group=1), "the request has to wait")
-        peer.until(lambda: c.tx.current(1) is not None, 5, "the group")
+        peer.until(lambda: c.tx.current(1) is not None, 20, "the group")
         peer.echo(blob(100_000), group=1)
         peer.echo(blob(100_000))
 

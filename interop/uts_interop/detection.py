@@ -44,7 +44,9 @@ def crc32(data):  # R-10
     return zlib.crc32(data).to_bytes(4, "little")
 
 
-TRAILERS = {"parity": (2, parity), "crc-32": (4, crc32), "none": (0, lambda data: b""), "internet-16": (2, internet), "crc-32c": (4, crc32c)}
+#: Bytes of each mechanism's trailer, and what computes it.
+TRAILERS = {"none": (0, lambda data: b""), "internet-16": (2, internet), "crc-32c": (4, crc32c), "parity": (2, parity),
+            "crc-32": (4, crc32)}
 
 
 def trailer(name, head, number, payload):

@@ -16,6 +16,8 @@ class Unheld(Exception):
 
 #: Runs of positions that a receiver keeps apart in a flow (sequencing.md R-11; packets.md P-20, Skip).
 GAPS = 8192
+#: Positions ahead of what was read that a flow without a limit may have.
+MEMORY = 16 << 20
 
 
 class SendHalf:
@@ -156,6 +158,8 @@ class ReceiveHalf:
             raise Breach("F-10: an end before what was seen")
         if self.granted is not None and data_end > self.granted:
             raise Breach("sequencing.md R-2: beyond the credit")
+        if self.granted is None and end > self.delivered.total() + MEMORY:  # flow.md R-8
+            raise Unheld
         if len(self.settled.runs) >= GAPS and begin > self.settled.runs[-1][1]:
             raise Unheld
         if frame["FIN"]:

@@ -4,7 +4,7 @@ import os
 import time
 import traceback
 
-from . import breaches, cases, vectors
+from . import breaches, cases, malformed, vectors
 from .stock import Failure, Home, Server
 
 
@@ -26,7 +26,7 @@ def main(options):
         return servers[key]
 
     try:
-        for name, case in cases.all_cases() + breaches.all_cases():
+        for name, case in cases.all_cases() + breaches.all_cases() + malformed.all_cases():
             if options.only and options.only not in name:
                 continue
             count += 1
