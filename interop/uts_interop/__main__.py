@@ -40,6 +40,8 @@ def arguments():
     suite = commands.add_parser("suite", help="run against the stock programs")
     suite.add_argument("program", help="path of the stock program, uts")
     suite.add_argument("--only", help="cases whose name has this in it")
+    suite.add_argument("--jobs", type=int, default=2, help="processes side by side")
+    suite.add_argument("--part", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
