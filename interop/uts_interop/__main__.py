@@ -7,14 +7,14 @@ from . import programs, vectors
 
 
 def shared(parser):
-    parser.add_argument("--first", action="append", default=[], metavar="FUNCTION=MECHANISM",
-                        help="mechanism of the first profile, in both directions")
-    parser.add_argument("--ask-sending", action="append", default=[], metavar="FUNCTION=MECHANISM",
-                        help="exchange a mechanism of what this end sends")
-    parser.add_argument("--ask-receiving", action="append", default=[], metavar="FUNCTION=MECHANISM",
-                        help="exchange a mechanism of what this end receives")
-    parser.add_argument("--consent", action="append", default=[], metavar="FUNCTION/MECHANISM",
-                        help="mechanism that the peer may ask for")
+    parser.add_argument("--first", action="append", default=[], type=programs.parse_choice,
+                        metavar="FUNCTION=MECHANISM", help="mechanism of the first profile, in both directions")
+    parser.add_argument("--ask-sending", action="append", default=[], type=programs.parse_choice,
+                        metavar="FUNCTION=MECHANISM", help="exchange a mechanism of what this end sends")
+    parser.add_argument("--ask-receiving", action="append", default=[], type=programs.parse_choice,
+                        metavar="FUNCTION=MECHANISM", help="exchange a mechanism of what this end receives")
+    parser.add_argument("--consent", action="append", default=[], type=programs.parse_mechanism,
+                        metavar="FUNCTION/MECHANISM", help="mechanism that the peer may ask for")
     parser.add_argument("--idle", type=float, default=30.0, help="idle time-out in seconds")
     parser.add_argument("--seed", type=int, help="seed of the packet numbers that are left out")
     parser.add_argument("--time", type=float, default=60.0, help="seconds after which the program ends")
@@ -24,7 +24,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="uts_interop", description="A second implementation of UTS.")
     commands = parser.add_subparsers(dest="command", required=True)
     client = commands.add_parser("client", help="carry standard input and output to a service behind a server")
-    client.add_argument("server", help="HOST:PORT")
+    client.add_argument("server", help="HOST:PORT", type=programs.parse_server)
     client.add_argument("service", nargs="?", default="echo")
     client.add_argument("--pin", help="fingerprint of the server's key (SHA256:...); without it any key is taken")
     client.add_argument("--key", action="store_true", help="show a key of this client's, made anew")

@@ -188,7 +188,7 @@ class Endpoint:
                 return
             except OSError:  # ICMP says that nobody is there: a hint (timing.md R-15)
                 continue
-            self.on_datagram(data, address, time.monotonic())
+            self.on_datagram(data, address[:2], time.monotonic())  # Of IPv6 no flow label, no zone.
 
     def send_all(self, now):
         for connection in self.connections:

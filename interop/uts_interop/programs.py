@@ -1,8 +1,10 @@
 """The client and the server as programs."""
 
 import os
+import socket
 import sys
 import time
+from argparse import ArgumentTypeError
 
 from . import pipe, tls
 from .connection import Config
@@ -12,27 +14,50 @@ from .profile import FUNCTIONS, choice
 
 
 def parse_choice(text):
-    """`fec=xor(8,2)` as a choice."""
+    """`fec=xor(8,2)` as a choice; raises argparse.ArgumentTypeError."""
     function, _, rest = text.partition("=")
     name, _, values = rest.rstrip(")").partition("(")
-    if function not in FUNCTIONS or name not in FUNCTIONS[function]:
-        raise SystemExit(f"uts_interop: no mechanism {text}: functions.toml has FUNCTION=MECHANISM(NUMBERS)")
-    return choice(function, name, *[int(v) for v in values.split(",") if v])
+    if name not in FUNCTIONS.get(function, {}):
+        raise ArgumentTypeError(f"no mechanism {text}: expected FUNCTION=MECHANISM(NUMBERS), as functions.toml names them")
+    params = FUNCTIONS[function][name].params
+    numbers = [v for v in values.split(",") if v]
+    if len(numbers) > len(params) or not all(v.strip().isdigit() for v in numbers):
+        raise ArgumentTypeError(f"{text}: expected at most {len(params)} numbers: {', '.join(p['name'] for p in params)}")
+    for param, number in zip(params, numbers):
+        if not param["min"] <= int(number) <= param["max"]:
+            raise ArgumentTypeError(f"{text}: {param['name']} is from {param['min']} to {param['max']}")
+    return choice(function, name, *map(int, numbers))
+
+
+def parse_mechanism(text):
+    """`flow/none` as function and mechanism."""
+    function, _, name = text.partition("/")
+    if name not in FUNCTIONS.get(function, {}):
+        raise ArgumentTypeError(f"no mechanism {text}: expected FUNCTION/MECHANISM, as functions.toml names them")
+    return function, name
+
+
+def parse_server(text):
+    """`HOST:PORT` as an address that a socket takes."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ArgumentTypeError(f"{text}: expected HOST:PORT, of IPv6 [HOST]:PORT")
+    try:
+        return socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0][4][:2]
+    except OSError as error:
+        raise ArgumentTypeError(f"{host}: {error.strerror}") from None
 
 
 def make_config(options, **more):
-    config = Config(service="pipe", idle=options.idle, seed=options.seed, **more)
-    for text in options.first:
-        value = parse_choice(text)
+    config = Config(service="pipe", idle=options.idle, seed=options.seed, consents=set(options.consent), **more)
+    for value in options.first:
         for profile in (config.outgoing, config.incoming):
             profile[:] = [c for c in profile if c["function"] != value["function"]] + [value]
-    config.consents = {tuple(text.split("/", 1)) for text in options.consent}
     return config
 
 
 def wished(options):
-    wishes = [(SENDER, text) for text in options.ask_sending] + [(RECEIVER, text) for text in options.ask_receiving]
-    return [(role, parse_choice(text)) for role, text in wishes]
+    return [(SENDER, value) for value in options.ask_sending] + [(RECEIVER, value) for value in options.ask_receiving]
 
 
 class Asker:
@@ -60,13 +85,12 @@ class Asker:
 
 
 def client(options):
-    """Carries standard input to a service and what it says to standard output; returns the exit status."""
-    host, _, port = options.server.rpartition(":")
+    """Carries standard input, all of it once it has ended, to a service, and what that says to standard output."""
     config = make_config(options, pin=options.pin, patience=options.patience)
     if options.key:
         config.identity = tls.identity()
-    endpoint = Endpoint(host="::1" if ":" in host else "127.0.0.1" if host.startswith("127.") else "0.0.0.0")
-    connection = endpoint.connect((host.strip("[]"), int(port)), config)
+    endpoint = Endpoint(host="::" if ":" in options.server[0] else "0.0.0.0")
+    connection = endpoint.connect(options.server, config)
     if not endpoint.run(lambda: connection.confirmed or connection.state not in ("handshake", "connected"), 60):
         connection.end("no answer")
     if connection.state != "connected":

@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 
-from . import breaches, cases, malformed, vectors
+from . import breaches, cases, malformed, torture, vectors
 from .stock import Failure, Home, Server
 
 
@@ -62,7 +62,7 @@ def part(options):
     failed = count = 0
     servers = Servers(Home(options.program))
     try:
-        everything = cases.all_cases() + breaches.all_cases() + malformed.all_cases()
+        everything = cases.all_cases() + breaches.all_cases() + malformed.all_cases() + torture.all_cases()
         wanted = [c for c in everything if not options.only or options.only in c[0]]
         for name, case in wanted[options.part :: options.jobs]:
             count, begin = count + 1, time.monotonic()
