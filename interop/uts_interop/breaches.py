@@ -14,7 +14,7 @@ from .codec import varint
 from .connection import TRANSPORT, Config, Connection
 from .endpoint import bind
 from .profile import choice, spec, standard
-from .stock import OurServer, Peer, expect
+from .stock import Failure, OurServer, Peer, expect
 
 CASES = []
 #: A flow far above those that the vectors name.
@@ -51,18 +51,28 @@ WITHOUT_FLOW = {0x01, 0x02, 0x03, 0x04, 0x0B, 0x18, 0x1A, 0xC1}
 def to_server(vector):
     payloads = [bytes.fromhex(p) for p in vector["packets"]]
 
-    def run(home, server):
+    def once(server):
         with Peer(server("--no-adapt"), lenient=True, id_length=len(VECTOR_ID)) as peer:
             c = peer.connection
             c.issued["vector"] = VECTOR_ID
             peer.pause(0.03)  # So that the server knows that the handshake is over.
             numbers = [c.send_raw(named(payload, c), time.monotonic()) for payload in payloads]
             if vector["outcome"] == "end":
-                check_ended(peer)
+                check_ended(peer, seconds=20 if len(payloads) == 1 else 2)
             else:
                 peer.until(lambda: not any(n in c.ledger.packets for n in numbers), 20, "the acknowledgement")
                 c.next_index = max(c.next_index, AFTERWARDS)
                 peer.echo()
+
+    def run(home, server):
+        # Where a flow ends with the first packet, the service may be done with it before the second is there.
+        for last in (False, False, True):
+            try:
+                once(server)
+                break
+            except Failure:
+                if last or len(payloads) == 1:
+                    raise
         with Peer(server("--no-adapt")) as peer:
             peer.echo()
 
@@ -77,9 +87,9 @@ def named(payload, connection):
     return payload.replace(b"\0a", b"\0\1") if payload[0] in (0x42, 0x46) else payload
 
 
-def check_ended(peer, code=TRANSPORT):
+def check_ended(peer, code=TRANSPORT, seconds=20):
     c = peer.connection
-    peer.endpoint.run(lambda: c.state in ("draining", "closed"), 20)
+    peer.endpoint.run(lambda: c.state in ("draining", "closed"), seconds)
     expect(c.state == "draining", f"the peer has not closed the connection: {c.state}")
     expect(c.code == code, f"the peer closed with {c.code}, not with {code}")
 

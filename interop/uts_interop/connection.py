@@ -12,7 +12,6 @@ from .flows import Breach, ReceiveHalf, SendHalf
 from .keys import Ratchet
 from .profile import BY_NUMBER, OURS, Profile, Refused, standard
 from .ranges import Ranges
-from .recovery import Ledger
 from .tls import Handshake
 
 TRANSPORT = (1 << 32) - 1  # the code of a Close by the transport (P-59)

@@ -241,10 +241,8 @@ class ReceiveHalf:
         return ("bytes", data, at + len(data)) if data else None
 
     def _gather(self, begin, end):
-        out, at = [], begin
-        for start in sorted(s for s in self.pieces if begin <= s < end):
-            out.append(self.pieces.pop(start))
-        return b"".join(out)
+        starts = sorted(start for start in self.pieces if begin <= start < end)
+        return b"".join(self.pieces.pop(start) for start in starts)
 
     def _ending(self):
         reach = self.delivered.reach(0)

@@ -1,6 +1,6 @@
 """Packets and the bodies of establishment packets (packets.md P-3 to P-18). Protection is in `keys`."""
 
-from .codec import Reader, WireError, counted, varint
+from .codec import Reader, WireError, counted
 
 VERSION = bytes.fromhex("55545302")  # P-2
 LONG = ("Initial", "Handshake", "Retry")
@@ -86,11 +86,8 @@ def parse_body(data):
         words = reader.uint(1, "function header length")
         if words == 0:
             break
-        key = (reader.uint(1, "function header length"), 0)
         reader.at = start
-        head = reader.bytes(4, "function header length") if reader.left() >= 4 else None
-        if head is None:
-            raise WireError("truncated", "function header length", start)
+        head = reader.bytes(4, "function header length")
         key = (head[1], head[2])
         fields = reader.bytes(4 * words - 4, "function header fields")
         if len(headers) == 16:

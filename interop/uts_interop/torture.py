@@ -4,7 +4,7 @@ import os
 import random
 
 from . import pipe
-from .cases import ALL, FRAGILE, PLAIN, WILLING
+from .cases import ALL, FRAGILE, WILLING
 from .exchange import RECEIVER, SENDER
 from .profile import FUNCTIONS, choice
 from .programs import Asker
