@@ -74,4 +74,4 @@ class Reporter:
 
     def confirmed(self, largest):
         """The sender has acknowledged a packet that reported up to `largest` (R-4)."""
-        self.report_from = max(self.report_from, largest - 1024)
+        self.report_from = max(self.report_from, largest - 64)  # What is overtaken by fewer is reported still.

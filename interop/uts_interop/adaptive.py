@@ -1,5 +1,6 @@
 """Adaptive packets of a connection: reading, building, timers (packets.md P-16 to P-38; functions/*)."""
 
+import hmac
 import os
 
 from . import acknowledgement, congestion, detection, frames, keys, packets
@@ -41,7 +42,7 @@ class Adaptive(Handlers):
         opened = self.open_short(data)
         if opened is None:
             self.failed_to_open += 1
-            if len(data) >= 21 and data[-16:] in self.tokens:  # P-18
+            if self.is_reset(data):
                 self.end("stateless reset")
             return
         epoch, number, payload, news = opened
@@ -57,6 +58,12 @@ class Adaptive(Handlers):
             return
         if epoch.decoder:
             self.after_repair(epoch, epoch.decoder.arrived(number, payload), now)
+
+    def is_reset(self, data):
+        """Whether a datagram ends in the token of the peer's id that is in use (P-18). Those of ids that were retired do
+        not count: late packets with these are answered so although the connection lives (RFC 9000, section 10.3.1)."""
+        token = self.peer_ids.get(self.peer_number, (None, None))[1]
+        return token is not None and len(data) >= 21 and hmac.compare_digest(bytes(data[-16:]), token)
 
     def confirm_handshake(self):  # K-19
         if not self.confirmed:
@@ -331,9 +338,11 @@ class Adaptive(Handlers):
                 if frame is None:
                     break
                 chosen, epoch = flow.send.group, own
+                begin, end = frames.span(frame)
+                if frame["BEGIN"] and frame["END"] and not frame["FIN"] and not own.profile.counts_positions():  # P-30
+                    frame["offset"] = None
                 room -= len(frames.encode(frame))
                 content.append(frame)
-                begin, end = frames.span(frame)
                 items.append(("data", (flow.id, begin, end)))
         return epoch, room
 

@@ -153,7 +153,7 @@ class Connection(Establishment, Adaptive):
         self.closings = 0
         self.close_datagram = b""
         self.issued, self.next_id, self.peer_ids = {0: self.local_id}, 1, {}
-        self.tokens, self.peer_number, self.retired = set(), 0, set()
+        self.peer_number, self.retired = 0, set()
         self.first_token = None
         self.make_id = None  # of a server: makes an id and its token for an address (P-53)
         self.init_adaptive(now)
@@ -210,8 +210,7 @@ class Connection(Establishment, Adaptive):
         timeouts = [t for t in (said[8], int(self.config.idle * 1000)) if t]
         self.idle = min(timeouts) / 1000 if timeouts else None  # P-61
         self.peer_bound = said[6]
-        if said.get(12):
-            self.tokens.add(said[12])
+        self.peer_ids[0] = (self.remote_id, said.get(12))
 
     def begin_adaptive(self, exported):
         labels = ("uts c2s", "uts s2c") if self.is_client else ("uts s2c", "uts c2s")

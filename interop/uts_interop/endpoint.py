@@ -125,7 +125,7 @@ class Endpoint:
     def reset(self, data, address):
         """Whether a datagram is a stateless reset of a connection's peer, which ends it (P-18)."""
         for connection in self.connections:
-            if address == connection.address and len(data) >= 21 and data[-16:] in connection.tokens:
+            if address == connection.address and connection.is_reset(data):
                 connection.end("stateless reset")
                 return True
         return False

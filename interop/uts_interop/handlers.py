@@ -221,16 +221,12 @@ class Handlers:
         known = self.peer_ids.get(number)
         if known and known != (frame["id"], token):
             raise Breach("P-37: a number with another id")
-        if not self.peer_ids and self.peer_number == 0:
-            self.peer_ids[0] = (self.remote_id, None)
         if number not in self.retired:
             self.peer_ids[number] = (frame["id"], token)
         for old in [n for n in self.peer_ids if n < frame["retire_below"]]:
             self.retire(old)
         if len(self.peer_ids) > 1 + self.config.ids:
             raise Breach("P-37: more ids than are kept")
-        if token:
-            self.tokens.add(token)
         if self.peer_number not in self.peer_ids:
             self.use_id(min(self.peer_ids))
 
