@@ -205,6 +205,32 @@ def rubbish_recovered(home, server):
         peer.echo()
 
 
+@case("pass: a stateless reset with the token of an id that was retired (packets.md P-18)")
+def retired_reset(home, server):
+    ours, steps = OurServer(), []
+
+    def each():
+        c = ours.seen[0] if ours.seen else None
+        if c is None or c.state != "connected" or not ours.serving.streams:
+            return
+        if not steps:
+            made, token = ours.endpoint.make_id(c.address)
+            c.issued[c.next_id] = made
+            c.control.append({"frame": "NewId with a reset token", "number": c.next_id, "retire_below": c.next_id, "id": made,
+                              "token": token})
+            c.next_id += 1
+            steps.append("asked")
+        elif len(steps) == 1 and 0 not in c.issued:
+            ours.endpoint.sock.sendto(b"\x40" + bytes(30) + c.first_token, c.address)
+            steps.append("reset")
+
+    data = bytes(3_000_000)
+    status, out, text = ours.stock_client(home, data, each=each)
+    ours.close()
+    expect(len(steps) == 2, "the client has not retired its id")
+    expect(status == 0 and out == data, f"status {status}, {len(out)} bytes: {text}")
+
+
 @case("survive: challenges without end, and no acknowledgement (migration.md M-5)")
 def challenges(home, server):
     with Peer(server("--no-adapt")) as peer:
