@@ -4,7 +4,7 @@
 //! An answer is a byte (0 = it is there, 1 = it is not, 2 = it is not permitted), a byte of length,
 //! and a text: why not, or what the request asks to be told. Behind the text of a 1 may stand a
 //! byte that says of which kind the reason is ([`Kind`]), and the stream ends. Ends that do not
-//! know the byte have stopped reading by then.
+//! know the byte have stopped reading by then. (V-2)
 
 use std::fmt;
 use std::future::Future;

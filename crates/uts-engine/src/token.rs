@@ -98,7 +98,7 @@ fn host(remote: SocketAddr) -> Vec<u8> {
 
 /// The integrity field of a retry: a keyed sum over the client's first id and the packet. Only
 /// someone who saw the client's first packet can make it. As in RFC 9001 section 5.8, the key is
-/// public.
+/// public. (K-22)
 pub(crate) fn retry_integrity(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, b"uts retry integrity 1");
     let mut context = hmac::Context::with_key(&key);

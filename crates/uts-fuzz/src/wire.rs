@@ -154,15 +154,17 @@ pub fn chain(bytes: &[u8]) {
 }
 
 pub fn hello(bytes: &[u8]) {
-    match Hello::parse(bytes) {
-        Ok(hello) => {
-            let mut out = Vec::new();
-            hello.emit(&mut out);
-            assert!(out.len() <= library::MAX_HELLO_BYTES && out.len() == hello.encoded_len());
-            assert!(hello.service.len() <= library::MAX_SERVICE_BYTES);
-            assert_eq!(Hello::parse(&out), Ok(hello));
+    for from in [End::Client, End::Server] {
+        match Hello::parse(bytes, from) {
+            Ok(hello) => {
+                let mut out = Vec::new();
+                hello.emit(&mut out);
+                assert!(out.len() <= library::MAX_HELLO_BYTES && out.len() == hello.encoded_len());
+                assert!(hello.service.len() <= library::MAX_SERVICE_BYTES);
+                assert_eq!(Hello::parse(&out, from), Ok(hello));
+            }
+            Err(error) => check(error, bytes),
         }
-        Err(error) => check(error, bytes),
     }
 }
 

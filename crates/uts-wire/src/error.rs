@@ -51,6 +51,9 @@ pub enum Problem {
     /// A mandatory part is absent.
     #[error("is missing")]
     Missing,
+    /// The other end alone may say it.
+    #[error("is not for this end to say")]
+    Misplaced,
     /// Bytes follow the end of the value.
     #[error("{left} bytes follow its end")]
     Trailing {
@@ -72,6 +75,7 @@ impl Problem {
             Problem::Unknown { .. } => "unknown",
             Problem::Duplicate => "duplicate",
             Problem::Missing => "missing",
+            Problem::Misplaced => "misplaced",
             Problem::Trailing { .. } => "trailing",
             Problem::NotText => "not-text",
         }

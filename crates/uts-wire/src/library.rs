@@ -48,18 +48,57 @@ mod id {
     pub const CONNECTION_CREDIT: u64 = 20;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
-    pub const MANDATORY: [(u64, &str); 9] = [
-        (VERSIONS, "versions"),
-        (INITIAL_SCID, "initial source connection id"),
-        (MECHANISMS, "mechanisms"),
-        (MAX_FLOWS, "flow limit"),
-        (INITIAL_CREDIT, "initial credit"),
-        (IDLE_TIMEOUT, "idle timeout"),
-        (MAX_UDP_PAYLOAD, "largest UDP payload"),
-        (MAX_ACK_DELAY, "largest ack delay"),
-        (FEC_MEMORY, "FEC memory"),
-    ];
 }
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It asks for the connection.
+    Client,
+    /// It accepts it.
+    Server,
+}
+
+/// An item of a Hello. [P-52]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its number.
+    pub number: u64,
+    /// Its name in errors.
+    pub name: &'static str,
+    /// The end that alone says it; `None`: both do.
+    pub of: Option<End>,
+    /// True if who says it has to.
+    pub mandatory: bool,
+}
+
+const fn item(number: u64, name: &'static str, of: Option<End>, mandatory: bool) -> Item {
+    Item { number, name, of, mandatory }
+}
+
+/// All items. [P-52]
+pub const ITEMS: [Item; 20] = [
+    item(id::VERSIONS, "versions", None, true),
+    item(id::INITIAL_SCID, "initial source connection id", None, true),
+    item(id::ORIGINAL_DCID, "original destination connection id", Some(End::Server), true),
+    item(id::RETRY_SCID, "retry source connection id", Some(End::Server), false),
+    item(id::MECHANISMS, "mechanisms", None, true),
+    item(id::MAX_FLOWS, "flow limit", None, true),
+    item(id::INITIAL_CREDIT, "initial credit", None, true),
+    item(id::IDLE_TIMEOUT, "idle timeout", None, true),
+    item(id::MAX_UDP_PAYLOAD, "largest UDP payload", None, true),
+    item(id::MAX_ACK_DELAY, "largest ack delay", None, true),
+    item(id::FEC_MEMORY, "FEC memory", None, true),
+    item(id::RESET_TOKEN, "stateless reset token", Some(End::Server), false),
+    item(id::PROFILE_OUT, "first profile out", Some(End::Client), true),
+    item(id::PROFILE_IN, "first profile in", Some(End::Client), true),
+    item(id::UNPROTECTED, "consent to no protection", None, false),
+    item(id::SERVICE, "service", None, false),
+    item(id::READS_MESSAGES, "messages of one length", None, false),
+    item(id::SPARE_IDS, "spare connection ids", None, false),
+    item(id::TAKES_EXPEDITED, "expedited messages", None, false),
+    item(id::CONNECTION_CREDIT, "connection credit", None, false),
+];
 
 /// What an endpoint says of itself in the handshake, authenticated by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +117,9 @@ pub struct Hello {
     pub limits: Limits,
     /// From a server: what a stateless reset of this connection ends with.
     pub reset_token: Option<[u8; 16]>,
-    /// The profile of what it sends: a client's proposal, a server's decision. Without it, the
-    /// default one.
+    /// From a client: the first profile of what it sends.
     pub profile_out: Option<WireProfile>,
-    /// The profile of what it receives, likewise.
+    /// From a client: the first profile of what it receives.
     pub profile_in: Option<WireProfile>,
     /// Whether it agrees to profiles without protection.
     pub allows_unprotected: bool,
@@ -96,7 +134,8 @@ pub struct Hello {
 /// What an endpoint allows the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The bound below which the ids of the peer's flows must stay.
+    /// Flows that the peer may open, those that are gone included: their ids halved are below it.
+    /// [F-4]
     pub max_flows: u32,
     /// Bytes that the peer may send in a flow before it gets more credit.
     pub initial_credit_bytes: u64,
@@ -124,28 +163,33 @@ struct Partial {
 }
 
 impl Hello {
-    /// Reads an encoding, all of `bytes`.
-    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+    /// Reads an encoding, all of `bytes`, that an end has sent.
+    pub fn parse(bytes: &[u8], from: End) -> Result<Self, WireError> {
         if bytes.len() > MAX_HELLO_BYTES {
             return Err(WireError::too_long("hello", 0, bytes.len() as u64, MAX_HELLO_BYTES as u64));
         }
+        let is_for = |item: &Item| item.of.is_none_or(|end| end == from);
         let mut r = Reader::new(bytes);
         let mut partial = Partial::default();
         while !r.is_empty() {
             let at = r.offset();
-            let item = r.varint("item number")?;
-            if item < id::CHECKED {
-                if partial.seen >> item & 1 == 1 {
+            let number = r.varint("item number")?;
+            if number < id::CHECKED {
+                if partial.seen >> number & 1 == 1 {
                     return Err(WireError::new("item", at, Problem::Duplicate)); // P-51
                 }
-                partial.seen |= 1 << item;
+                partial.seen |= 1 << number;
+            }
+            if let Some(item) = ITEMS.iter().find(|item| item.number == number && !is_for(item)) {
+                return Err(WireError::new(item.name, at, Problem::Misplaced)); // P-51
             }
             let value = r.prefixed(MAX_HELLO_BYTES, "item")?;
             let value_at = r.offset().saturating_sub(value.len());
-            partial.take(item, Reader::at(value, value_at))?;
+            partial.take(number, Reader::at(value, value_at))?;
         }
-        match id::MANDATORY.iter().find(|(item, _)| partial.seen >> item & 1 == 0) {
-            Some((_, what)) => Err(WireError::new(what, bytes.len(), Problem::Missing)), // P-51
+        let mut due = ITEMS.iter().filter(|item| item.mandatory && is_for(item));
+        match due.find(|item| partial.seen >> item.number & 1 == 0) {
+            Some(item) => Err(WireError::new(item.name, bytes.len(), Problem::Missing)), // P-51
             None => Ok(partial.hello),
         }
     }

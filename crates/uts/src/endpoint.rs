@@ -287,6 +287,7 @@ pub(crate) async fn connect_from(
 ) -> Result<Connection, ConnectError> {
     let (host, port) = split(target)?;
     // A zone means nothing to the peer.
+    // K-8
     let name = options.server_name.clone().unwrap_or_else(|| zone::split(host).0.to_owned());
     let name = ServerName::try_from(name).map_err(|_| ConnectError::Address {
         target: target.to_owned(),

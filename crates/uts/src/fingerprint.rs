@@ -12,7 +12,7 @@ const PREFIX: &str = "SHA256:";
 
 /// SHA-256 over the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of a key. It stays the same
 /// when a certificate is renewed for the same key. Shown as `SHA256:` and 43 characters of base64,
-/// as ssh shows its keys.
+/// as ssh shows its keys. (K-10)
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 

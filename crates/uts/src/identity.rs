@@ -189,6 +189,7 @@ impl Identity {
         self.key.clone_key()
     }
 
+    // K-9
     fn self_signed(pair: &KeyPair) -> Result<Self, IdentityError> {
         let unusable = |e: rcgen::Error| IdentityError::Unusable(e.to_string());
         let params = CertificateParams::new(vec![SELF_SIGNED_NAME.to_owned()]).map_err(unusable)?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// With this code a server closes a connection whose client asks for a service that it does not
-/// have.
+/// have. (services.md V-1)
 pub const NO_SUCH_SERVICE: u64 = 2;
 
 /// What serves a connection.

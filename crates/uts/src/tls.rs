@@ -53,7 +53,7 @@ pub enum KeyExchange {
     Classical,
 }
 
-/// TLS for one attempt to connect.
+/// TLS for one attempt to connect. (K-1)
 pub(crate) fn client(
     options: &ConnectOptions,
     expected: &Expected,
@@ -80,7 +80,9 @@ pub(crate) fn client(
         Some(identity) => builder.with_client_auth_cert(identity.certificates(), identity.key())?,
         None => builder.with_no_client_auth(),
     };
+    // K-3
     config.alpn_protocols = vec![ALPN.to_vec()];
+    // K-2
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     if options.key_log {
@@ -104,6 +106,7 @@ pub(crate) fn server(
         Some(keys) => builder.with_client_cert_verifier(Arc::new(ClientKey { keys, on_refused, provider })),
     };
     let mut config = builder.with_single_cert(identity.certificates(), identity.key())?;
+    // K-2, K-3
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -116,7 +119,7 @@ pub(crate) fn server(
 
 /// The ciphers that TLS may use. Its own default puts SHA-384 first. Processors do that in
 /// software, and it takes a tenth of a handshake. The ciphers of data are not negotiated here.
-/// Curve25519 takes aws-lc half the time that it takes ring.
+/// Curve25519 takes aws-lc half the time that it takes ring. (K-5, K-6, K-7)
 fn provider(key_exchange: KeyExchange) -> Arc<CryptoProvider> {
     use ring::kx_group::{SECP256R1, SECP384R1};
     fn with(groups: &[&'static dyn SupportedKxGroup]) -> Arc<CryptoProvider> {
@@ -253,7 +256,7 @@ impl ServerCertVerifier for ServerKey {
 
 /// A client is let in if its key is in a file. The key is looked up only once the client has shown
 /// that it has it. A client without the key makes this end neither read files nor reveal which keys
-/// others have.
+/// others have. (K-11)
 struct ClientKey {
     keys: Arc<Admitted>,
     on_refused: Option<OnRefused>,

@@ -5,7 +5,7 @@
 //! It begins with a request: a byte 1 (the version), a byte of length, and the name of a service of
 //! the server's. The server connects to that service, and answers (see [`crate::stream`]). Bytes
 //! follow both ways. Each direction ends by itself. With version 2 the flow is one carrier of a
-//! stream that outlives it (see [`crate::resumed`]).
+//! stream that outlives it (see [`crate::resumed`]). (V-3)
 
 mod permitted;
 mod server;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use uts::files::Flows;
 use uts::ledger::{Charge, Resource};
 
-/// Streams of one client at once: each holds a socket.
+/// Streams of one client at once: each holds a socket. (V-7)
 const STREAMS_MAX: usize = 100;
 
 /// Serves the flows of a client until its connection ends.

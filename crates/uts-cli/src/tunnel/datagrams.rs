@@ -3,7 +3,7 @@
 //!
 //! A message begins with a byte: 0, and a datagram follows; [`OPENING`], and what the flow begins
 //! with ([`super::wire`]) and then the first datagram follow; [`REFUSED`], and the reason why the
-//! other end does not carry on follows. Messages may overtake each other.
+//! other end does not carry on follows. Messages may overtake each other. (V-5)
 
 use super::addressed::{Addressed, Origin};
 use super::entry::{Entry, current};

@@ -5,6 +5,7 @@
 //! flow of its own. What it begins with is in [`wire`]. The end at which a connection arrives is
 //! its entry ([`entry`]), the end that connects it further its exit ([`exit`]). A server connects
 //! and listens only where its permits say ([`permit`]), a client only where its own forwards lead.
+//! (V-6)
 //!
 //! All that a peer or a local program can have kept in memory is bounded: connections of a
 //! connection by [`CONNECTIONS_MAX`], what each of them holds by [`FLOW_BYTES`], listeners by

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where documents are, beside those at the root.
-const FOLDERS: [&str; 4] = ["docs", "spec", "rivals", "experiments"];
+const FOLDERS: [&str; 5] = ["docs", "spec", "rivals", "experiments", "interop"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -17,6 +17,7 @@ mod documents;
 mod hostile_servers;
 mod hosts;
 mod installing;
+mod interop;
 mod measuring;
 mod moving;
 mod operating;

@@ -41,6 +41,7 @@ impl Endpoint {
         if reflectors::is_one(remote) {
             return None;
         }
+        // K-14
         if datagram.len() < self.config.accept.least_packet_bytes()
             || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
         {

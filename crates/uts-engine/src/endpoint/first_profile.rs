@@ -5,7 +5,8 @@ use crate::selector::{self, Contradiction};
 use uts_functions::mechanism::{Mechanism, Promise};
 use uts_functions::{Function, PathFacts, Profile, library};
 
-/// With what connections under these settings begin, if the client says nothing else.
+/// With what connections under these settings begin at a server whose client has the same
+/// settings, as most have.
 pub(super) fn first_profile(config: &ConnectionConfig) -> Profile {
     made_mandatory(own_profile(config).unwrap_or_else(|_| Profile::bare()))
 }

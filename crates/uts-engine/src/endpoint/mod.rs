@@ -232,6 +232,7 @@ impl Endpoint {
         None
     }
 
+    // K-13
     fn initial_keys(&self, dcid: &ConnectionId, side: rustls::Side) -> Option<Keys> {
         Some(self.initial.as_ref()?.keys(dcid.as_slice(), side, quic::Version::V1))
     }

@@ -66,7 +66,7 @@ pub(crate) struct ReceiveStack {
     pub first_number: u64,
 }
 
-/// Which fields of a data frame the profile's mechanisms need (spec P: data frames).
+/// Which fields of a data frame the profile's mechanisms need (P-30, P-62).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataLayout {
     /// What is lost of data is sent again.

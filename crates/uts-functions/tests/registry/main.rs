@@ -37,6 +37,10 @@ struct SpecMechanism {
     mandatory: bool,
     consent: Option<String>,
     #[serde(default)]
+    positions: bool,
+    #[serde(default)]
+    needs: Vec<String>,
+    #[serde(default)]
     params: Vec<SpecParam>,
 }
 
@@ -101,8 +105,29 @@ fn in_words(m: &Mechanism) -> SpecMechanism {
             Consent::OfReceiver => Some("receiver".to_owned()),
             Consent::OfBoth => Some("both".to_owned()),
         },
+        positions: m.facts.positions,
+        needs: needs_of(m),
         params: params.collect(),
     }
+}
+
+/// The mechanisms of which a profile has to have one for another to work; none if all do.
+fn needs_of(m: &Mechanism) -> Vec<String> {
+    let mut names = Vec::new();
+    for need in m.needs {
+        let (Need::Present(function) | Need::Promise(function, _)) = *need;
+        let is_met = |other: &Mechanism| match *need {
+            Need::Present(_) => !other.facts.inert,
+            Need::Promise(_, promise) => other.promises(promise),
+        };
+        let all = library::built_in(function);
+        if !all.iter().all(|other| is_met(other)) {
+            assert!(names.is_empty(), "{m:?}: the table has room for one need");
+            let met = all.iter().filter(|other| is_met(other));
+            names.extend(met.map(|other| format!("{}/{}", function.name(), other.name)));
+        }
+    }
+    names
 }
 
 /// What differs between the two entries of one mechanism.
@@ -118,6 +143,12 @@ fn compare(at: &str, spec: &SpecMechanism, have: &SpecMechanism, found: &mut Vec
     }
     if spec.consent != have.consent {
         found.push(format!("{at}: specified consent {:?}, in the library {:?}", spec.consent, have.consent));
+    }
+    if (spec.positions, &spec.needs) != (have.positions, &have.needs) {
+        found.push(format!(
+            "{at}: specified positions = {}, needs {:?}, in the library {}, {:?}",
+            spec.positions, spec.needs, have.positions, have.needs
+        ));
     }
     for i in 0..spec.params.len().max(have.params.len()) {
         let (spec, have) = (spec.params.get(i), have.params.get(i));
@@ -160,6 +191,19 @@ fn specification_and_library_agree() {
         }
     }
     assert_none(&found);
+}
+
+/// A profile that names nothing performs mechanism 0 of each function, with its defaults (P-40).
+#[test]
+fn what_is_not_named_is_mechanism_0() {
+    let bare = uts_functions::Profile::bare();
+    for f in &spec().function {
+        let function = Function::from_number(f.number).expect("known");
+        let default = f.mechanism.iter().find(|m| m.number == 0).expect("each function has a mechanism 0");
+        let choice = bare.get(function);
+        let params: Vec<u32> = default.params.iter().map(|p| p.default).collect();
+        assert_eq!((choice.number, &choice.params.0[..params.len()]), (0, &params[..]), "{}", f.name);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! register mechanisms, are beside it.
 
 mod amplification;
+mod breaches;
 mod bulk;
 mod changed_requirements;
 mod classics;
@@ -34,8 +35,10 @@ mod one_client;
 mod outage;
 mod overhead;
 mod packet_size;
+mod pages;
 mod patience;
 mod peer;
+mod protected;
 mod rates;
 mod receivers_half;
 mod records;

@@ -507,6 +507,36 @@ fn authentic_nonsense_about_exchanges_makes_no_state() {
     assert!(events.is_empty(), "{events:?}");
 }
 
+/// to refuse is to decide, whatever the refusal is for. A request of a lower number
+/// that comes later is too late, and a copy of the request is answered alike.
+#[test]
+fn a_request_with_an_unknown_function_is_decided_on_like_any_other() {
+    let identities = Identities::new().expect("keys");
+    let mut script = Script::new(&identities);
+    script.talk(100);
+    let request = |epoch, function| {
+        let choice = |function, mechanism| uts_wire::WireChoice { function, mechanism, params: [0; 4] };
+        let choices = [choice(function, 7), choice(12, 1)];
+        let profile = Box::new(uts_wire::WireProfile::from_choices(choices).expect("few"));
+        let (direction, mut using) = (frame::Direction::FromSender, [None; 8]);
+        using[0] = Some(0);
+        let mut out = Vec::new();
+        Frame::RequestPf(frame::RequestPf { direction, group: 0, epoch, using, profile }).emit(&mut out);
+        out
+    };
+    // An unknown function, a copy of that, and a lower number.
+    let steps = [(request(4, 99), [1, 0]), (request(4, 99), [1, 0]), (request(2, 99), [0, 1])];
+    for (frames, [naks, stales]) in steps {
+        let now = script.now;
+        let mut packet = script.at(CLIENT).packet_of(now, &frames).expect("open");
+        script.at(CLIENT).trace().take().count();
+        script.losses = vec![loss(SERVER, kind::NAK_PF, []), loss(SERVER, kind::STALE_PF, [])];
+        script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut packet);
+        script.pass(500);
+        assert_eq!([script.losses[0].seen, script.losses[1].seen], [naks, stales], "{frames:x?}");
+    }
+}
+
 /// a flow's data in the packets of another group is an error of the connection.
 #[test]
 fn data_in_the_wrong_group_ends_the_connection() {

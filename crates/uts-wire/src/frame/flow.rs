@@ -23,7 +23,7 @@ pub struct ConnectionCredit {
 /// How many flows the peer may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
-    /// The bound below which the ids of its flows must stay.
+    /// Those that are gone included: the ids of its flows, halved, are below it. [F-4]
     pub max_flows: u32,
 }
 

@@ -349,32 +349,36 @@ pub fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-pub fn hello() -> impl Strategy<Value = Hello> {
-    let ids = (cid(), prop::option::of(cid()), prop::option::of(cid()), prop::option::of(any::<[u8; 16]>()));
+/// A Hello, and the end that says it.
+pub fn hello() -> impl Strategy<Value = (End, Hello)> {
+    let ids = (cid(), cid(), prop::option::of(cid()), prop::option::of(any::<[u8; 16]>()));
     let lists =
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
-    let profiles = (prop::option::of(profile()), prop::option::of(profile()));
-    (ids, lists, limits(), profiles, any::<[bool; 3]>(), text(64)).prop_map(
-        |(ids, lists, limits, profiles, [allows_unprotected, reads_messages, takes_expedited], service)| {
+    let profiles = (profile(), profile());
+    (ids, lists, limits(), profiles, any::<[bool; 4]>(), text(64)).prop_map(
+        |(ids, lists, limits, profiles, flags, service)| {
+            let [of_client, allows_unprotected, reads_messages, takes_expedited] = flags;
+            let of_server = !of_client;
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
             let (versions, mechanisms): (Vec<u32>, BTreeSet<(u8, u8)>) = lists;
             let (profile_out, profile_in) = profiles;
             let service = service.to_owned();
-            Hello {
+            let hello = Hello {
                 versions: versions.into(),
                 initial_scid,
-                original_dcid,
-                retry_scid,
+                original_dcid: of_server.then_some(original_dcid),
+                retry_scid: retry_scid.filter(|_| of_server),
                 mechanisms,
                 limits,
-                reset_token,
-                profile_out,
-                profile_in,
+                reset_token: reset_token.filter(|_| of_server),
+                profile_out: of_client.then_some(profile_out),
+                profile_in: of_client.then_some(profile_in),
                 allows_unprotected,
                 service,
                 reads_messages,
                 takes_expedited,
-            }
+            };
+            (if of_client { End::Client } else { End::Server }, hello)
         },
     )
 }

@@ -113,13 +113,15 @@ fn read_short(bytes: &[u8]) {
 }
 
 fn read_hello(bytes: &[u8]) {
-    match Hello::parse(bytes) {
-        Ok(hello) => {
-            let mut out = Vec::new();
-            hello.emit(&mut out);
-            assert_eq!(Hello::parse(&out), Ok(hello));
+    for from in [End::Client, End::Server] {
+        match Hello::parse(bytes, from) {
+            Ok(hello) => {
+                let mut out = Vec::new();
+                hello.emit(&mut out);
+                assert_eq!(Hello::parse(&out, from), Ok(hello));
+            }
+            Err(error) => check(error, bytes),
         }
-        Err(error) => check(error, bytes),
     }
 }
 
@@ -201,7 +203,7 @@ fn valid() -> impl Strategy<Value = Vec<u8>> {
             refusal.emit(&mut out);
             out
         }),
-        hello().prop_map(|hello| {
+        hello().prop_map(|(_, hello)| {
             let mut out = Vec::new();
             hello.emit(&mut out);
             out

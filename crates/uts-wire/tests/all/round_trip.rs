@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn hellos(hello in hello(), item in 64u64..9999, unknown in bytes(0..50)) {
+    fn hellos((from, hello) in hello(), item in 64u64..9999, unknown in bytes(0..50)) {
         let mut out = Vec::new();
         // Items of a later version are passed over.
         varint::put_varint(&mut out, item);
@@ -106,7 +106,7 @@ proptest! {
         let before = out.len();
         hello.emit(&mut out);
         prop_assert_eq!(out.len() - before, hello.encoded_len());
-        prop_assert_eq!(Hello::parse(&out), Ok(hello));
+        prop_assert_eq!(Hello::parse(&out, from), Ok(hello));
     }
 
     /// A datagram of several establishment packets and an adaptive one, sealed by a tag of zeros

@@ -2,14 +2,20 @@
 //! the bytes. Invalid bytes fail with the kind of error, in the field and at the byte that the
 //! vector names.
 
-use serde::Deserialize;
+use crate::described;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use uts_wire::packet::*;
 use uts_wire::*;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct File {
-    vector: Vec<Vector>,
+    #[serde(rename = "about")]
+    _about: String,
+    vectors: Vec<Vector>,
 }
 
 #[derive(Deserialize)]
@@ -19,16 +25,20 @@ struct Vector {
     /// Which parser: frames, packet, body, adaptive, reset, hello, profile.
     parser: String,
     hex: String,
-    /// What it reads as, in Rust's debug form.
-    value: Option<String>,
+    /// What it reads as (`described.rs`).
+    value: Option<Value>,
     error: Option<Fault>,
     /// For `adaptive`: the length of the receiver's connection ids.
     cid_len: Option<usize>,
     /// For `adaptive` and `packet`: the header protection mask.
     mask: Option<String>,
+    /// For `hello`: the end that says it.
+    from: Option<String>,
+    /// What the value emits, if other bytes read as it, too.
+    emits: Option<String>,
 }
 
-#[derive(Deserialize, Debug, PartialEq)]
+#[derive(Deserialize, Serialize, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Fault {
     kind: String,
@@ -57,20 +67,20 @@ fn mask_of(vector: &Vector) -> [u8; 5] {
     mask.try_into().unwrap_or_else(|mask| panic!("{}: mask {mask:?} is not 5 bytes", vector.name))
 }
 
-/// Reads `bytes`, and returns the value in debug form and its encoding.
-fn read_and_emit(vector: &Vector, bytes: &[u8]) -> Result<(String, Vec<u8>), WireError> {
+/// Reads `bytes`, and returns the value and its encoding.
+fn read_and_emit(vector: &Vector, bytes: &[u8]) -> Result<(Value, Vec<u8>), WireError> {
     let mut out = Vec::new();
     let value = match vector.parser.as_str() {
         "frames" => {
             let frames = FrameIter::new(bytes).collect::<Result<Vec<_>, _>>()?;
             frames.iter().for_each(|frame| frame.emit(&mut out));
-            frames.iter().map(|frame| format!("{frame:?}")).collect::<Vec<_>>().join("; ")
+            frames.iter().map(described::frame).collect()
         }
         "packet" => packet(vector, bytes, &mut out)?,
         "body" => {
             let body = parse_body(bytes)?;
             body.emit(&mut out);
-            format!("{body:?}")
+            described::body(&body)
         }
         "adaptive" => {
             let mask = mask_of(vector);
@@ -81,32 +91,38 @@ fn read_and_emit(vector: &Vector, bytes: &[u8]) -> Result<(String, Vec<u8>), Wir
             let payload = &clear[mark.payload_offset()..];
             out.extend_from_slice(payload);
             mark.mask(&mut out, &mask);
-            format!("{header:?} {number:?} payload {payload:02x?}")
+            described::adaptive(&header, number, payload)
         }
         "reset" => {
             let reset = StatelessReset::parse(bytes)?;
             reset.emit(&mut out)?;
-            format!("{reset:02x?}")
+            json!({ "random": described::hex(reset.prefix), "token": described::hex(reset.token) })
         }
         "hello" => {
-            let hello = Hello::parse(bytes)?;
+            let from = match vector.from.as_deref() {
+                Some("client") => End::Client,
+                Some("server") => End::Server,
+                other => panic!("{}: from {other:?}, which is no end", vector.name),
+            };
+            let hello = Hello::parse(bytes, from)?;
             hello.emit(&mut out);
-            format!("{hello:?}")
+            described::hello(&hello)
         }
         "profile" => {
             let mut r = Reader::new(bytes);
             let profile = WireProfile::read(&mut r)?;
             r.finish("profile")?;
             profile.emit(&mut out);
-            format!("{profile:?}")
+            described::profile(&profile)
         }
         other => panic!("{}: no parser `{other}`", vector.name),
     };
     Ok((value, out))
 }
 
-fn packet(vector: &Vector, bytes: &[u8], out: &mut Vec<u8>) -> Result<String, WireError> {
-    match parse_header(bytes)? {
+fn packet(vector: &Vector, bytes: &[u8], out: &mut Vec<u8>) -> Result<Value, WireError> {
+    let long = parse_header(bytes)?;
+    match &long {
         LongPacket::Establishment(packet) => {
             let mask = mask_of(vector);
             let mut clear = bytes.to_vec();
@@ -118,34 +134,27 @@ fn packet(vector: &Vector, bytes: &[u8], out: &mut Vec<u8>) -> Result<String, Wi
             mask_number(&mut out[mark.pn_offset..mark.body_offset()], &mask);
             let rest = bytes.len() - packet.range.end;
             assert_eq!(rest, 0, "{}: vectors hold one packet", vector.name);
-            Ok(format!("{:?} number {number} sealed {sealed:02x?}", packet.header))
+            return Ok(described::establishment(&packet.header, number, sealed));
         }
-        LongPacket::Retry(retry) => {
-            retry.emit(out);
-            Ok(format!("{retry:02x?}"))
-        }
-        LongPacket::VersionRefusal(refusal) => {
-            refusal.emit(out);
-            Ok(format!("{refusal:02x?}"))
-        }
-        LongPacket::OtherVersion(other) => {
-            // Never emitted: the bytes are the peer's.
-            out.extend_from_slice(bytes);
-            Ok(format!("{other:02x?}"))
-        }
+        LongPacket::Retry(retry) => retry.emit(out),
+        LongPacket::VersionRefusal(refusal) => refusal.emit(out),
+        // Never emitted: the bytes are the peer's.
+        LongPacket::OtherVersion(_) => out.extend_from_slice(bytes),
     }
+    Ok(described::unprotected(&long))
 }
 
 /// What disagrees with the vector, if anything does.
 fn disagreement(vector: &Vector) -> Option<String> {
     let bytes = unhex(&vector.hex);
     let (name, read) = (&vector.name, read_and_emit(vector, &bytes));
+    let emitted = vector.emits.as_deref().map_or_else(|| bytes.clone(), unhex);
     match (&vector.value, &vector.error, read) {
         (Some(value), None, Ok((found, _))) if *value != found => {
             Some(format!("{name}: reads as\n  {found}\nnot\n  {value}"))
         }
-        (Some(_), None, Ok((_, out))) if out != bytes => {
-            Some(format!("{name}: emits\n  {out:02x?}\nnot\n  {bytes:02x?}"))
+        (Some(_), None, Ok((_, out))) if out != emitted => {
+            Some(format!("{name}: emits\n  {out:02x?}\nnot\n  {emitted:02x?}"))
         }
         (Some(_), None, Ok(_)) => None,
         (Some(_), None, Err(error)) => Some(format!("{name}: {error}")),
@@ -158,20 +167,24 @@ fn disagreement(vector: &Vector) -> Option<String> {
     }
 }
 
+/// The files of vectors that have a parser; `handshake.json` and `breaches.json` are read where
+/// connections are.
+fn files() -> Vec<File> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/vectors");
+    let read = |name: &str| {
+        let path = folder.join(name);
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    ["frames.json", "hello.json", "packets.json"].map(read).into()
+}
+
 #[test]
 fn every_vector_reads_and_emits_as_described() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/vectors");
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    files.sort();
     let (mut names, mut valid, mut invalid, mut faults) = (Vec::new(), 0, 0, Vec::new());
-    for path in files {
-        let text = std::fs::read_to_string(&path).expect("readable");
-        let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        for vector in file.vector {
+    for file in files() {
+        for vector in file.vectors {
             *(if vector.error.is_some() { &mut invalid } else { &mut valid }) += 1;
             faults.extend(disagreement(&vector));
             assert!(!names.contains(&vector.name), "two vectors are named `{}`", vector.name);
@@ -179,5 +192,32 @@ fn every_vector_reads_and_emits_as_described() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(valid >= 30 && invalid >= 15, "{valid} valid and {invalid} invalid vectors: some are gone");
+    assert!(valid >= 60 && invalid >= 65, "{valid} valid and {invalid} invalid vectors: some are gone");
+}
+
+/// Each frame, each item of a Hello, and each kind of error.
+#[test]
+fn there_are_vectors_of_everything() {
+    let (mut seen, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    for vector in files().into_iter().flat_map(|file| file.vectors) {
+        kinds.extend(vector.error.map(|fault| fault.kind));
+        match vector.value {
+            Some(Value::Array(frames)) => {
+                seen.extend(frames.iter().filter_map(|frame| Some(frame["frame"].as_str()?.to_owned())));
+            }
+            Some(Value::Object(hello)) if vector.parser == "hello" => {
+                seen.extend(hello.into_iter().map(|(number, _)| number));
+            }
+            _ => {}
+        }
+    }
+    let frames = described::FRAMES.iter().map(|(_, name)| (*name).to_owned());
+    let items = library::ITEMS.iter().map(|item| item.number.to_string());
+    let others = ["Data", "Data, presented", "Messages"].map(str::to_owned);
+    let lacking: Vec<String> =
+        frames.chain(items).chain(others).filter(|name| !seen.contains(name)).collect();
+    assert!(lacking.is_empty(), "no vector has {lacking:?}");
+    let all = ["truncated", "value", "too-long", "unknown", "duplicate", "missing", "misplaced", "trailing"];
+    let lacking: Vec<&str> = all.into_iter().chain(["not-text"]).filter(|k| !kinds.contains(*k)).collect();
+    assert!(lacking.is_empty(), "no vector fails as {lacking:?}");
 }

@@ -3,7 +3,8 @@
 //! Each direction of a flow begins with nothing from the server and, from the client, [`MAGIC`] and
 //! one byte of [`VERSION`]. Then come frames: length (4 bytes, big-endian, at most
 //! [`FRAME_BYTES_MAX`]) and a value in postcard (<https://postcard.jamesmunns.com/wire-format>).
-//! Contents of files are not framed but cut into chunks, see [`super::stream`].
+//! Contents of files are not framed but cut into chunks, see [`super::stream`]. No page describes
+//! them (V-8).
 
 use super::error::Fault;
 use serde::de::DeserializeOwned;

@@ -166,25 +166,11 @@ impl Connection {
         now: Time,
         frame: &Frame<'_>,
     ) -> Result<(), CloseReason> {
+        let mut stranger = None;
         let (seen_by_peer, message) = match frame {
             Frame::RequestPf(f) => {
-                let profile = match from_wire(&f.profile) {
-                    Ok(profile) => profile,
-                    // Its sender asks again; answers that wait are bounded.
-                    Err(_) if self.parts.exchanges.pending.len() >= MESSAGES_MAX => return Ok(()),
-                    Err(refusal) => {
-                        let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
-                        let nak = Frame::NakPf(frame::NakPf {
-                            direction: f.direction.seen_by_peer(),
-                            epoch: f.epoch,
-                            function: refusal.function.number(),
-                            reason: refusal.reason as u8,
-                            alternative,
-                        });
-                        self.parts.exchanges.pending.push_back((own_direction(f.direction), nak));
-                        return Ok(());
-                    }
-                };
+                let profile;
+                (profile, stranger) = from_wire(&f.profile);
                 (f.direction, Message::Request { epoch: f.epoch, group: f.group, using: f.using, profile })
             }
             Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
@@ -193,10 +179,8 @@ impl Connection {
                 let alternative =
                     f.alternative.as_ref().map(|c| Choice { number: c.mechanism, params: Params(c.params) });
                 let reason = RefusalReason::from_number(f.reason);
-                (
-                    f.direction,
-                    Message::Nak { epoch: f.epoch, refusal: Refusal { function, reason, alternative } },
-                )
+                let refusal = Refusal { function, stranger: None, reason, alternative };
+                (f.direction, Message::Nak { epoch: f.epoch, refusal })
             }
             Frame::ConfirmPf(f) => (f.direction, Message::Confirm { epoch: f.epoch }),
             Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
@@ -213,6 +197,9 @@ impl Connection {
         let machine = self.parts.exchanges.begin_at(direction, pto);
         let (groups, config) = (&self.agreement.groups, &self.ways.config);
         machine.handle(now, message, |group, profile| {
+            if let Some(function) = stranger {
+                return Err(Refusal::of_stranger(function));
+            }
             let requirements = groups.requirements_of(of_group, config);
             let answering = Answering::new(requirements, direction);
             let library = config.library();
@@ -493,22 +480,21 @@ pub fn changes(old: &Profile, new: &Profile) -> String {
     if changes.is_empty() { "nothing but the keys".into() } else { changes }
 }
 
-/// A profile as it came. Functions that it leaves out are performed by mechanism 0.
-pub(crate) fn from_wire(wire: &WireProfile) -> Result<Profile, Refusal> {
-    let mut profile = Profile::bare();
+/// A profile as it came, and a function in it that this end does not know and that is to be
+/// performed: it cannot take part then. A function that is not named is performed by its mechanism
+/// 0. (P-40)
+pub(crate) fn from_wire(wire: &WireProfile) -> (Profile, Option<u8>) {
+    let (mut profile, mut stranger) = (Profile::bare(), None);
     for choice in wire.choices() {
-        let Some(function) = Function::from_number(choice.function) else {
-            // A function that this end has never heard of, performed by something: it cannot take
-            // part.
-            if choice.mechanism == 0 {
-                continue;
+        match Function::from_number(choice.function) {
+            Some(function) => {
+                profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
             }
-            let function = Function::Establishment;
-            return Err(Refusal { function, reason: RefusalReason::Unknown, alternative: None });
-        };
-        profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
+            None if choice.mechanism == 0 => {}
+            None => stranger = stranger.or(Some(choice.function)),
+        }
     }
-    Ok(profile)
+    (profile, stranger)
 }
 
 /// A profile as it is sent.
@@ -545,7 +531,7 @@ fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'
         Message::Nak { epoch, refusal } => Frame::NakPf(frame::NakPf {
             direction,
             epoch,
-            function: refusal.function.number(),
+            function: refusal.stranger.unwrap_or(refusal.function.number()),
             reason: refusal.reason as u8,
             alternative: refusal.alternative.map(|c| to_wire_choice(refusal.function, &c)),
         }),
@@ -635,6 +621,6 @@ mod tests {
         for (function, name) in [(Function::Fec, "reed-solomon"), (Function::Congestion, "bbr")] {
             profile = profile.with_named(function, name).expect("it exists");
         }
-        assert_eq!(from_wire(&to_wire(&profile)), Ok(profile));
+        assert_eq!(from_wire(&to_wire(&profile)), (profile, None));
     }
 }

@@ -11,10 +11,20 @@ use uts_functions::{Choice, Function, Profile, library};
 pub struct Refusal {
     /// The function whose mechanism cannot be had.
     pub function: Function,
+    /// In place of that, the number of a function that the end that refuses does not know. (P-26)
+    pub stranger: Option<u8>,
     /// Why.
     pub reason: RefusalReason,
     /// What there is instead.
     pub alternative: Option<Choice>,
+}
+
+impl Refusal {
+    /// The refusal of a profile with a function that this end does not know.
+    pub(in crate::connection) const fn of_stranger(number: u8) -> Self {
+        let function = Function::Establishment;
+        Refusal { function, stranger: Some(number), reason: RefusalReason::Unknown, alternative: None }
+    }
 }
 
 /// Reasons of a refusal, by their number on the wire (spec X: reasons).
@@ -89,20 +99,22 @@ impl Terms<'_> {
                 ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
                 ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
             };
-            return Err(Refusal { function, reason, alternative: best_of(&self.library, profile, function) });
+            let alternative = best_of(&self.library, profile, function);
+            return Err(Refusal { function, stranger: None, reason, alternative });
         }
         let is_open = profile.is_inert(Function::Protection);
         if is_open && !self.may_go_unprotected {
             let alternative = library::find(Function::Protection, 1).map(|m| m.choice());
             return Err(Refusal {
                 function: Function::Protection,
+                stranger: None,
                 reason: RefusalReason::Unprotected,
                 alternative,
             });
         }
         if let Some(function) = lacks(&self.library, profile) {
             let alternative = best_of(&self.library, profile, function);
-            return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
+            return Err(Refusal { function, stranger: None, reason: RefusalReason::Unknown, alternative });
         }
         // protected and unprotected groups do not mix.
         let is_shared_open =
@@ -110,13 +122,14 @@ impl Terms<'_> {
         if group != 0 && is_open != is_shared_open {
             return Err(Refusal {
                 function: Function::Protection,
+                stranger: None,
                 reason: RefusalReason::Combination,
                 alternative: Some(self.protection),
             });
         }
         if let Some(function) = self.answering.objects_to(profile, group) {
             let alternative = Some(self.answering.own(function));
-            return Err(Refusal { function, reason: RefusalReason::Consent, alternative });
+            return Err(Refusal { function, stranger: None, reason: RefusalReason::Consent, alternative });
         }
         Ok(())
     }

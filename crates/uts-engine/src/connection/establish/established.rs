@@ -5,7 +5,7 @@ use super::handshake::Place;
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
-use crate::connection::life::Phase;
+use crate::connection::life::{Phase, codes};
 use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
 use crate::connection::receive::incoming::Ecn;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
 use uts_wire::packet::establishment::Level;
-use uts_wire::{ConnectionId, Hello};
+use uts_wire::{ConnectionId, End, Hello};
 use zeroize::Zeroizing;
 
 /// Packets that may wait for the end of the handshake: a first window of them, from whoever sends
@@ -121,7 +121,8 @@ impl Connection {
                 let early =
                     handshake.map(|handshake| core::mem::take(&mut handshake.early)).unwrap_or_default();
                 if self.identity.side == Side::Server {
-                    // The client's handshake is confirmed by the first packet under the new keys.
+                    // K-18: the client's handshake is confirmed by the first packet under the new
+                    // keys.
                     self.on_confirmed();
                     self.parts.ping.is_wanted = true;
                 } else if let Some(handshake) = &mut self.establishing.handshake {
@@ -133,7 +134,7 @@ impl Connection {
             }
             Err(reason) => {
                 if let Some(handshake) = &mut self.establishing.handshake {
-                    handshake.close = Some((1, reason.to_string()));
+                    handshake.close = Some((codes::BREACH, reason.to_string()));
                 }
                 self.close_with(now, reason);
             }
@@ -146,16 +147,23 @@ impl Connection {
         let handshake =
             self.establishing.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
         let bytes = handshake.tls.quic_transport_parameters();
-        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
+        let peer = if self.identity.side == Side::Client { End::Server } else { End::Client };
+        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?, peer)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
         let proposal = &handshake.proposal;
         let (mine, theirs) = match self.identity.side {
             Side::Client => (**proposal, **proposal),
             Side::Server => {
-                let read = |profile: &Option<uts_wire::WireProfile>| match profile {
-                    Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
-                    None => Ok(**proposal),
+                // P-52: the client chooses; its Hello has both.
+                let read = |profile: &Option<uts_wire::WireProfile>| {
+                    let profile = profile.as_ref().ok_or_else(|| protocol("it proposes no first profile"))?;
+                    match from_wire(profile) {
+                        (profile, None) => Ok(profile),
+                        (_, Some(function)) => Err(protocol(&format!(
+                            "its first profile has function {function}, which this end does not know"
+                        ))),
+                    }
                 };
                 // What the client sends is what this end receives.
                 (read(&hello.profile_in)?, read(&hello.profile_out)?)
@@ -178,7 +186,7 @@ impl Connection {
             }
         };
         let is_corrected = mine != asked;
-        // protection.md R-1
+        // protection.md R-1, K-17
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
@@ -265,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// An authentic adaptive packet arrived.
+    /// An authentic adaptive packet arrived, the first of which confirms the handshake. (K-19)
     pub(in crate::connection) fn on_authentic(&mut self, now: Time) {
         self.life.last_heard_at = now;
         if self.life.liveness.is_doubted() {
@@ -375,7 +383,7 @@ fn unnamed(profile: &Profile, function: Function) -> String {
 
 /// Why the peer ends the handshake, by the code and the words that it gives.
 fn refusal_of(code: u16, said: &str) -> CloseReason {
-    CloseReason::Refused(match code.checked_sub(0x100) {
+    CloseReason::Refused(match code.checked_sub(codes::ALERT) {
         Some(alert) => tls_refusal(alert, said),
         None => said.to_owned(),
     })
@@ -402,7 +410,7 @@ fn bounded(service: &str) -> &str {
     &service[..service.floor_char_boundary(SERVICE_BYTES_MAX)]
 }
 
-/// What this end says of itself in the handshake.
+/// What this end says of itself in the handshake. (K-4)
 pub(crate) fn hello(
     config: &ConnectionConfig,
     first_credit: u64,

@@ -9,6 +9,7 @@ use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
+use crate::connection::life::codes;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::watch::trace::{HandshakeRow, Trace};
 use crate::endpoint::history::Known;
@@ -16,6 +17,7 @@ use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
+use rustls::AlertDescription;
 use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -164,7 +166,7 @@ impl Handshake {
         handshake
     }
 
-    /// Starts over with other initial keys and a token, after a retry.
+    /// Starts over with other initial keys and a token, after a retry. (K-21)
     pub fn restart(&mut self, initial: Keys, token: Bytes) {
         self.token = token;
         if let Some(level) = &mut self.levels[0] {
@@ -185,7 +187,7 @@ impl Handshake {
         self.levels.iter().any(Option::is_some)
     }
 
-    /// Forgets the keys of a level: nothing under them is of use any more.
+    /// Forgets the keys of a level: nothing under them is of use any more. (K-20)
     pub fn discard(&mut self, level: Level) {
         self.levels[level as usize] = None;
         if !self.is_active() {
@@ -209,6 +211,7 @@ impl Handshake {
                 level.out.extend_from_slice(&out);
             }
             match change {
+                // K-16
                 Some(KeyChange::Handshake { keys }) => {
                     self.levels[1] = Some(LevelState::new(Level::Handshake, keys));
                     self.writing = Level::Handshake;
@@ -285,10 +288,10 @@ impl Handshake {
         state.incoming.insert(offset, crypto, &mut self.ration);
         while let Some(data) = self.level(level).and_then(|state| state.incoming.read()) {
             if let Err(error) = self.tls.read_hs(&data) {
-                // An alert tells the peer; its number is RFC 8446's.
-                let alert = self.tls.alert().map_or(0x28, u8::from);
+                // An alert tells the peer; its number is RFC 8446's. (K-12, P-59)
+                let alert = u8::from(self.tls.alert().unwrap_or_else(|| alert_of(&error)));
                 let words = words::of_tls(&error);
-                self.close = Some((0x100 + u16::from(alert), words.clone()));
+                self.close = Some((codes::ALERT + u16::from(alert), words.clone()));
                 brought.tls_error = Some(words);
                 return;
             }
@@ -485,6 +488,17 @@ impl Handshake {
     }
 }
 
+/// The alert for an error of which the TLS library names none (RFC 8446 section 6.2).
+fn alert_of(error: &rustls::Error) -> AlertDescription {
+    match error {
+        rustls::Error::InvalidMessage(why) => AlertDescription::from(*why),
+        rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
+            AlertDescription::UnexpectedMessage
+        }
+        _ => AlertDescription::HandshakeFailure,
+    }
+}
+
 /// Bytes of a body with these headers and one of handshake bytes, without these.
 fn around_crypto(chain: &HeaderChain<'_>) -> usize {
     let mut chain = chain.clone();
@@ -508,7 +522,7 @@ pub(crate) fn refusal(
     reason: &str,
 ) -> Option<Vec<u8>> {
     let mut chain = HeaderChain::new();
-    chain.push(FunctionHeader::Close { code: 2, reason: truncate(reason, 200) }).ok()?;
+    chain.push(FunctionHeader::Close { code: codes::NO_PLACE, reason: truncate(reason, 200) }).ok()?;
     let mut body = EstablishmentBody { chain, padding: 0 };
     let tag_bytes = keys.local.packet.tag_len();
     body.padding = sample_padding(4, body.encoded_len(), tag_bytes);
@@ -551,6 +565,7 @@ pub(crate) fn is_authentic(keys: &Keys, packet: &[u8], place: &Place) -> bool {
     open(keys, &mut copy, place).is_some()
 }
 
+/// Protects a packet. (K-15)
 fn seal(
     keys: &Keys,
     number: u32,

@@ -342,7 +342,7 @@ impl Connection {
         self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
 
-    /// Ends the flow after what was written. Without effect if it was reset.
+    /// Ends the flow after what was written. Without effect if it was reset. (F-6)
     pub fn finish(&mut self, id: FlowId) {
         if let Some(flow) = self.ways.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
             flow.send.buffer.finish();
@@ -363,7 +363,7 @@ impl Connection {
         self.ways.reset_flow_reliably(now, id, code);
     }
 
-    /// Says that no more data of the flow is wanted; what has arrived is dropped.
+    /// Says that no more data of the flow is wanted; what has arrived is dropped. (F-8)
     pub fn stop(&mut self, id: FlowId, code: u64) {
         let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
         let receive = &mut flow.receive;
@@ -575,7 +575,7 @@ impl Ways {
         if flow.send.is_given_up() || flow.send.is_done {
             return;
         }
-        // flow.md R-30: the peer has what is below, or knows that it will not come.
+        // F-7, flow.md R-30: the peer has what is below, or knows that it will not come.
         let known_to = flow.send.buffer.known_to();
         let final_position = flow.send.reset.as_ref().map_or(known_to, |r| r.final_position.min(known_to));
         // What was sent so far counts for ever (flow.md R-35).

@@ -427,7 +427,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether the peer needs credit for more.
+    /// Whether the peer needs credit for more. (F-9)
     pub fn is_credited(&self) -> bool {
         !self.is_free() && !self.is_done && self.due_reset().is_none() && !self.data.is_ended()
     }

@@ -37,7 +37,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Whether a flow of this id was opened by this side.
+    /// Whether a flow of this id was opened by this side. (F-1)
     pub(crate) fn opens(self, flow: u32) -> bool {
         (flow & 1 == 0) == (self == Side::Client)
     }
@@ -157,7 +157,7 @@ impl Flows {
         self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2
     }
 
-    /// Opens a flow; `None` while the peer allows no more.
+    /// Opens a flow; `None` while the peer allows no more. (F-2)
     pub fn open(&mut self, priority: u8) -> Option<FlowId> {
         if !self.may_open() {
             return None;
@@ -334,7 +334,7 @@ impl Flows {
     }
 
     /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open.
-    /// `Ok(None)`: it was, and is gone. The flag says whether it is new.
+    /// `Ok(None)`: it was, and is gone. The flag says whether it is new. (F-3, F-4, F-12)
     pub fn of_frame(&mut self, id: u32) -> Result<Option<(&mut Flow, bool)>, FlowViolation> {
         if self.table.contains_key(&id) {
             return Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, false)));
@@ -556,7 +556,7 @@ impl Flows {
         !self.order.is_empty()
     }
 
-    /// Drops a flow both halves of which are done; grants the peer another one if it was the
+    /// Drops a flow both halves of which are done (F-11); grants the peer another one if it was the
     /// peer's.
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get_mut(&id) else { return };
@@ -580,8 +580,8 @@ impl Flows {
         self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
         if !self.side().opens(id) {
             self.peers_gone += 1;
-            // Said for a quarter of what the peer may still open, not for each flow, unless it may
-            // open next to none.
+            // F-5: said for a quarter of what the peer may still open, not for each flow, unless it
+            // may open next to none.
             let limit = self.peers_gone.saturating_add(self.config.flows_max);
             let left = self.accepted_max.saturating_sub(self.peers_opened);
             if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {

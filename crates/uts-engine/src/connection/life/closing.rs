@@ -1,6 +1,6 @@
 //! The end of a connection: closed here, closed by the peer, or lost.
 
-use super::Phase;
+use super::{Phase, codes};
 use crate::connection::Connection;
 use crate::connection::packet::{Packet, Reason};
 use crate::connection::parts::emit_report;
@@ -23,11 +23,8 @@ const CLOSE_BYTES_MAX: usize = CLOSE_AROUND_BYTES + frame::MAX_REASON_BYTES;
 /// What else is in such a packet, beside the words: header, tag, and the frame's own fields.
 const CLOSE_AROUND_BYTES: usize = 64;
 
-/// The code with which not the application closes a connection, but the transport (packets.md).
-const REFUSED: u64 = u32::MAX as u64;
-
 impl Connection {
-    /// A packet for a connection that this end has closed: the peer has perhaps not heard.
+    /// A packet for a connection that this end has closed: the peer has perhaps not heard. (P-60)
     pub(in crate::connection) fn repeat_close(&mut self) {
         if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| h.is_done()) {
             handshake.repeat();
@@ -63,7 +60,7 @@ impl Connection {
         }
         let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
-            Some(other) => (REFUSED, other.to_string()),
+            Some(other) => (codes::TRANSPORT, other.to_string()),
             None => (0, String::new()),
         };
         self.write_close_packet(now, code, &reason, out);
@@ -121,7 +118,7 @@ impl Connection {
         Some(out.len() - start)
     }
 
-    /// Closes the connection; what was not delivered is lost.
+    /// Closes the connection; what was not delivered is lost. (F-13)
     pub fn close(&mut self, now: Time, code: u64, reason: &str) {
         if self.life.close_reason.is_none() {
             let mut end = reason.len().min(frame::MAX_REASON_BYTES);
@@ -132,7 +129,7 @@ impl Connection {
             if let Some(handshake) =
                 self.establishing.handshake.as_mut().filter(|_| self.life.phase == Phase::Handshake)
             {
-                handshake.close = Some((0, reason.clone()));
+                handshake.close = Some((codes::ENDED, reason.clone()));
             }
             self.close_with(now, CloseReason::Local { code, reason });
         }
@@ -141,7 +138,7 @@ impl Connection {
     /// Closes a connection that this end does not take, for this reason. The peer, who has shown
     /// its address and its key, hears it as [`CloseReason::Refused`].
     pub fn refuse(&mut self, now: Time, why: &str) {
-        self.close(now, REFUSED, why);
+        self.close(now, codes::TRANSPORT, why);
     }
 
     /// Closes a connection whose place others need. Its peer is told once, if it has shown to be at
@@ -149,7 +146,7 @@ impl Connection {
     pub(crate) fn give_up(&mut self, now: Time, why: &str) {
         if self.life.phase == Phase::Handshake && !self.establishing.address_proved {
             self.life.phase = Phase::Over;
-            self.end(CloseReason::Local { code: REFUSED, reason: why.to_owned() });
+            self.end(CloseReason::Local { code: codes::TRANSPORT, reason: why.to_owned() });
             return;
         }
         self.refuse(now, why);
@@ -175,7 +172,7 @@ impl Connection {
     }
 
     pub(in crate::connection) fn on_peer_close(&mut self, now: Time, code: u64, reason: &str) {
-        let reason = if code == REFUSED {
+        let reason = if code == codes::TRANSPORT {
             CloseReason::Refused(reason.to_owned())
         } else {
             CloseReason::Peer { code, reason: reason.to_owned() }

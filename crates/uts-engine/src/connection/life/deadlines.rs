@@ -77,6 +77,7 @@ impl Connection {
         Tried { datagrams: self.ways.stats.packets_sent, bytes, heard: self.ways.stats.packets_received }
     }
 
+    // P-61
     pub(in crate::connection) fn idle_at(&self) -> Option<Time> {
         (!self.life.idle_timeout.is_zero()).then(|| {
             // As long as something is in flight, three probes at least go out before the peer

@@ -1,6 +1,7 @@
 //! The life of a connection: where it is in it, when the peer was last heard, and why it ended.
 
 pub(in crate::connection) mod closing;
+pub(in crate::connection) mod codes;
 pub(in crate::connection) mod deadlines;
 pub(crate) mod keys;
 pub(in crate::connection) mod liveness;

@@ -350,7 +350,8 @@ impl Outbound {
         self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max(&self.rtt))
     }
 
-    /// The probe time-out without back-off (acknowledgement.md R-12; RFC 9002 section 6.2.1).
+    /// The probe time-out without back-off (timing.md R-24, acknowledgement.md R-12; RFC 9002
+    /// section 6.2.1).
     pub fn probe_timeout(&self) -> Duration {
         self.timing.timeout_with(&self.rtt, self.ack_delay_max())
     }

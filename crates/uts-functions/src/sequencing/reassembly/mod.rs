@@ -66,7 +66,7 @@ pub enum Delivery {
     End,
 }
 
-/// Why a segment was refused: the peer breaks the rules of the flow.
+/// Why a segment was refused: the peer breaks the rules of the flow. (flows.md F-10)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// The end of the flow was said to be elsewhere.

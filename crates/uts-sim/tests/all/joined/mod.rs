@@ -34,7 +34,10 @@ impl Pair {
     }
 
     pub fn seeded(server: EndpointConfig, seed: u8) -> Self {
-        let identities = Identities::new().expect("keys");
+        Self::with_identities(server, seed, Identities::new().expect("keys"))
+    }
+
+    pub fn with_identities(server: EndpointConfig, seed: u8, identities: Identities) -> Self {
         let server = EndpointConfig { server: Some(identities.server.clone()), ..server };
         let client = EndpointConfig { cid_bytes: CLIENT_CID_BYTES, ..EndpointConfig::default() };
         let ends = [Endpoint::new(client, [seed; 32]), Endpoint::new(server, [seed + 100; 32])];

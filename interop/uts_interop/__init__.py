@@ -1,0 +1,1 @@
+"""A second implementation of UTS, written from the pages in `spec/` alone."""
