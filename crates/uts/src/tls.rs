@@ -23,9 +23,11 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, KeyLogFile, OtherError,
     RootCertStore, ServerConfig, SignatureScheme,
 };
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
-use uts_engine::config::ALPN;
+use uts_engine::config::{ALPN, ServerFor};
+use uts_units::printable;
 
 /// Told of clients that were refused. Called while the endpoint is at work: it must not block.
 pub type OnRefused = Arc<dyn Fn(&RefusedClient) + Send + Sync>;
@@ -88,21 +90,53 @@ pub(crate) fn client(
     Ok(ClientTls { config: Arc::new(config), refused })
 }
 
+/// TLS of a server, and that of a client at an address.
+pub(crate) struct ServerTls {
+    pub any: Arc<ServerConfig>,
+    /// TLS for who is to be named when it is refused.
+    pub of: Option<Arc<ServerFor>>,
+}
+
 /// TLS of a server that lets in those with these keys; `None` = all, who are not asked for keys.
 pub(crate) fn server(
     options: &ServerOptions,
     authorized: Option<Arc<Admitted>>,
     on_refused: Option<OnRefused>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+) -> Result<ServerTls, TlsError> {
     let provider = provider(options.key_exchange);
     let identity = &options.identity;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?;
-    let builder = match authorized {
+    let builder = match &authorized {
         None => builder.with_no_client_auth(),
-        Some(keys) => builder.with_client_cert_verifier(Arc::new(ClientKey { keys, on_refused, provider })),
+        Some(keys) => {
+            let (keys, provider) = (keys.clone(), provider.clone());
+            builder.with_client_cert_verifier(Arc::new(ClientKey { keys, told: None, provider }))
+        }
     };
-    let mut config = builder.with_single_cert(identity.certificates(), identity.key())?;
+    let any = Arc::new(settled(builder.with_single_cert(identity.certificates(), identity.key())?, options));
+    let (Some(keys), Some(on_refused)) = (authorized, on_refused) else {
+        return Ok(ServerTls { any, of: None });
+    };
+    // All of it but the judge of keys, who knows where the client is.
+    let (common, options) = (any.clone(), options.clone());
+    let of = move |address| {
+        let told = Some((printable::address(address), on_refused.clone()));
+        let judge = Arc::new(ClientKey { keys: keys.clone(), told, provider: provider.clone() });
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        // The version was good for the others.
+        let Ok(builder) = builder.with_protocol_versions(&[&rustls::version::TLS13]) else {
+            return common.clone();
+        };
+        let config =
+            builder.with_client_cert_verifier(judge).with_cert_resolver(common.cert_resolver.clone());
+        Arc::new(settled(config, &options))
+    };
+    Ok(ServerTls { any, of: Some(Arc::new(of)) })
+}
+
+/// Settings that all clients share.
+fn settled(mut config: ServerConfig, options: &ServerOptions) -> ServerConfig {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -110,7 +144,7 @@ pub(crate) fn server(
     if options.key_log {
         config.key_log = key_log();
     }
-    Ok(Arc::new(config))
+    config
 }
 
 /// The ciphers that TLS may use. Its own default puts SHA-384 first. Processors do that in
@@ -255,7 +289,8 @@ impl ServerCertVerifier for ServerKey {
 /// others have.
 struct ClientKey {
     keys: Arc<Admitted>,
-    on_refused: Option<OnRefused>,
+    /// The place of the client, and who is told of it if it is refused.
+    told: Option<(SocketAddr, OnRefused)>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -278,9 +313,9 @@ impl ClientKey {
     fn decide(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let fingerprint = Fingerprint::of_certificate(certificate)?;
         self.check(fingerprint).map_err(|why| {
-            tracing::warn!(%fingerprint, why, "client refused");
-            if let Some(on_refused) = &self.on_refused {
-                on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
+            tracing::debug!(%fingerprint, why, "client refused");
+            if let Some((address, on_refused)) = &self.told {
+                on_refused(&RefusedClient { address: *address, fingerprint: Some(fingerprint), why });
             }
             denied()
         })
@@ -323,7 +358,10 @@ mod tests {
             keys: Arc::new(Admitted::File(crate::authorized_keys::Watched::new(
                 "/nowhere/authorized_keys".into(),
             ))),
-            on_refused: Some(Arc::new(move |client| told.lock().expect("no panic").push(client.clone()))),
+            told: Some((
+                ([192, 0, 2, 1], 9).into(),
+                Arc::new(move |client: &RefusedClient| told.lock().expect("no panic").push(client.clone())),
+            )),
             provider: provider(KeyExchange::Hybrid),
         };
         let certificate = &stranger.certificates()[0];

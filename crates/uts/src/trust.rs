@@ -5,6 +5,7 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::IdentityError;
 use crate::known_hosts::{KnownHosts, KnownHostsError};
 use core::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,6 +83,8 @@ pub enum ClientAuth {
 /// A client that a server did not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedClient {
+    /// The place from which it came.
+    pub address: SocketAddr,
     /// The key that it has shown to have.
     pub fingerprint: Option<Fingerprint>,
     /// Why it was refused, in words.

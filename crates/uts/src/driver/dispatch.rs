@@ -4,6 +4,7 @@ use super::per_key::{self, Joined};
 use super::{Inner, Shared, gone};
 use crate::AuthorizedKeys;
 use crate::connection::peer_key;
+use crate::trust::RefusedClient;
 use core::num::NonZeroUsize;
 use core::task::Waker;
 use core::time::Duration;
@@ -301,6 +302,10 @@ impl Inner {
                 self.changed();
             }
             Joined::Refused(why) => {
+                if let (Some(told), Some(connection)) = (&self.on_refused, self.engine.peek(handle)) {
+                    let address = printable::address(connection.remote());
+                    told(&RefusedClient { address, fingerprint: peer_key(connection), why: why.clone() });
+                }
                 if let Some(connection) = self.engine.connection(handle) {
                     connection.refuse(shared.clock.now(), &why);
                 }
