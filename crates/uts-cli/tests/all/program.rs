@@ -358,7 +358,8 @@ fn every_line_of_json_is_an_event() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let fields: &[&str] = match event["event"].as_str().expect("a kind") {
             "start" => &["command", "address", "fingerprint", "subject"],
-            "connection" => &["peer", "step", "line"],
+            "connection" => &["peer", "service", "step", "line"],
+            "request" => &["peer", "service", "step", "line"],
             "progress" => {
                 &["bytes", "total", "files", "files_total", "rate_bps", "rtt_ms", "loss", "profile"]
             }
@@ -368,7 +369,7 @@ fn every_line_of_json_is_an_event() {
             "done" => &["bytes", "bytes_carried", "seconds", "goodput_bps", "files", "failures", "hash"],
             other => panic!("{other} is not documented"),
         };
-        assert!(event["t"].is_number(), "{line}");
+        assert!(event["t"].is_number() && event["time"].is_string(), "{line}");
         fields.iter().for_each(|field| assert!(!event[field].is_null(), "{line} lacks {field}"));
     }
     for kind in ["start", "progress", "file", "error"] {
