@@ -11,7 +11,7 @@ mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
 pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
-pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
+pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
 
 /// The Universal Transport System.
 #[derive(Debug, Parser)]
@@ -71,6 +71,8 @@ pub enum Command {
     Tunnel(TunnelArgs),
     /// Look at a tunnel or a server that runs, and change it
     Ctl(CtlArgs),
+    /// Follow a server or a tunnel that runs on a terminal
+    Top(TopArgs),
     /// Measure what a connection to a server carries
     Perf(PerfArgs),
     /// List unfinished copies, or remove what is left of them
@@ -196,7 +198,7 @@ pub struct ServeArgs {
     /// Keep streams and tunnels of a client that is not heard for this long at the most
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
-    /// Make a socket here by which uts ctl looks at clients and ends them
+    /// Make a socket here by which uts ctl and uts top look at clients and end them
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
     /// Tell figures for Prometheus at http://ADDR:PORT/metrics; ADDR is of this host's loopback, or

@@ -119,6 +119,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
+            Command::Top(top) => cmd::top::run(top).await,
             Command::Perf(perf) => cmd::perf::run(&transport, perf).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),

@@ -83,6 +83,23 @@ pub struct CtlArgs {
     pub json: bool,
 }
 
+/// Options of `uts top`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts top /run/uts/control
+  uts top ~/.uts-tunnel
+
+The arrows mark a client, of which the last lines say what its connection saw, what
+it changed, what it expects of that, and what that has brought. q ends it.")]
+pub struct TopArgs {
+    /// Socket of the tunnel or the server, the FILE of its --control
+    #[arg(value_name = "FILE")]
+    pub socket: PathBuf,
+    /// Ask so often, from 100ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::given::rhythm)]
+    pub every: Duration,
+}
+
 /// Action on a tunnel or a server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {

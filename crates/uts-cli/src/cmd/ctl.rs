@@ -114,7 +114,7 @@ fn costs(client: &Value) -> String {
 }
 
 /// The last exchange as a sentence, if there was one.
-fn sentence(exchange: &Value) -> Option<String> {
+pub(super) fn sentence(exchange: &Value) -> Option<String> {
     let part = |name: &str| exchange[name].as_str().filter(|text| !text.is_empty());
     part("changed")?;
     let words = [("saw", "saw"), ("changed", "changed"), ("expects", "expects"), ("brought", "brought")];

@@ -19,6 +19,7 @@ mod reach;
 pub mod serve;
 pub mod ssh;
 mod ticks;
+pub mod top;
 pub mod tunnel;
 
 use crate::args::WantedArgs;

@@ -342,3 +342,28 @@ fn figures_are_told_in_the_format_of_prometheus() {
     server.running.signal(Signal::TERM);
     server.running.wait().ok();
 }
+
+/// A terminal follows a server; what is no terminal, or no socket, is told.
+#[test]
+fn a_server_is_followed_on_a_terminal() {
+    let place = Place::new();
+    let (keys, _) = key_of(&place, "home");
+    let control = place.path("control").display().to_string();
+    let pipe = format!("echo={}", echo());
+    let server = place.serve(&["--pipe", &pipe, "--authorized-keys", &keys, "--control", &control]);
+    let mut stream = client(&place, &server);
+    let (status, screen) =
+        place.run_at_terminal_out_of(80, &["top", "--every", "100ms", &control], "127.0.0.1", "q");
+    assert_eq!(status, 0, "{screen}");
+    for part in ["1 client", "pipe", "RTT", "arrows"] {
+        assert!(screen.contains(part), "{part} is not in {screen:?}");
+    }
+    // The terminal is as it was: the other screen is left, and the cursor is there.
+    assert!(screen.contains("\u{1b}[?1049l") && screen.contains("\u{1b}[?25h"), "{screen:?}");
+    place.run(&["top", &control]).failed(2, &["is no terminal"]);
+    place.run(&["top", "--every", "1h30min", &control]).failed(2, &["100ms to 1h"]);
+    drop(stream.stdin.take());
+    stream.wait().expect("ended");
+    let (status, screen) = place.run_at_terminal_out_of(80, &["top", "/nowhere/x"], "never asked", "");
+    assert!(status == 1 && screen.contains("no such socket"), "{screen}");
+}
