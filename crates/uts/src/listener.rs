@@ -87,8 +87,9 @@ impl ServerOptions {
         self
     }
 
-    /// Is called for clients whose keys were refused, or that have too many connections. The call
-    /// must not block: the endpoint waits for it.
+    /// Is called for clients whose keys were refused, who have shown none, whose handshakes have
+    /// failed otherwise, or whose keys have too many connections. The call must not block: the
+    /// endpoint waits for it.
     #[must_use]
     pub fn on_refused(mut self, told: impl Fn(&RefusedClient) + Send + Sync + 'static) -> Self {
         self.on_refused = Some(Arc::new(told));
@@ -182,8 +183,7 @@ impl Listener {
             }
             ClientAuth::Keys(keys) => Some(Arc::new(Admitted::Keys(Arc::new(keys.clone())))),
         };
-        let on_refused = options.on_refused.clone();
-        let tls = tls::server(&options, authorized.clone(), on_refused)
+        let tls = tls::server(&options, authorized.clone(), options.on_refused.is_some())
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {
@@ -203,7 +203,7 @@ impl Listener {
             shared.record(dir).map_err(failed)?;
         }
         let per_key = PerKey::new(options.connections_per_key_max);
-        let on_refused = options.on_refused;
+        let on_refused = options.on_refused.map(|told| (told, tls.refusals));
         shared.act(|inner, _| (inner.per_key, inner.on_refused) = (per_key, on_refused));
         if let Some(keys) = authorized.clone().filter(|_| shared.host == Host::Runtime) {
             tokio::spawn(end_revoked(Arc::downgrade(&shared), keys));

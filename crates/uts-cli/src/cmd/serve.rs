@@ -178,7 +178,8 @@ pub(crate) async fn serve<T: Transport>(
                     watch.on_client(clients.len());
                 }
                 Some(Err(TurnedAway { peer, why })) => {
-                    present.refused("key");
+                    let has_key = peer.as_ref().is_some_and(|peer| peer.key.is_some());
+                    present.refused(if has_key { "key" } else { "handshake" });
                     tell(&*ui, "refused", peer.as_ref(), &why);
                 }
                 None => break Err(Failure::Failed("the socket was closed".into())),

@@ -361,7 +361,7 @@ fn a_server_is_followed_on_a_terminal() {
     // The terminal is as it was: the other screen is left, and the cursor is there.
     assert!(screen.contains("\u{1b}[?1049l") && screen.contains("\u{1b}[?25h"), "{screen:?}");
     place.run(&["top", &control]).failed(2, &["is no terminal"]);
-    place.run(&["top", "--every", "1h30min", &control]).failed(2, &["100ms to 1h"]);
+    place.run(&["top", "--every", "2h", &control]).failed(2, &["100ms to 1h"]);
     drop(stream.stdin.take());
     stream.wait().expect("ended");
     let (status, screen) = place.run_at_terminal_out_of(80, &["top", "/nowhere/x"], "never asked", "");

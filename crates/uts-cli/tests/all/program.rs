@@ -185,6 +185,9 @@ fn a_server_lets_in_only_the_keys_that_it_lists() {
     let refused = server.running.event_where("connection", |event| event["step"] == "refused");
     assert!(refused["line"].as_str().is_some_and(|line| line.contains(&other)), "{refused}");
     place.cp(&server, &[&file, &server.url("c")]).failed(1, &["refused"]);
+    let refused = server.running.event_where("connection", |event| event["step"] == "refused");
+    assert!(refused["key"].is_null() && refused["line"].to_string().contains("no certificates"), "{refused}");
+    assert!(refused["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")), "{refused}");
     assert_eq!(place.finished("srv"), ["a"]);
 }
 

@@ -29,7 +29,7 @@ mod turn;
 mod waiting;
 
 use crate::clock::Clock;
-use crate::tls::OnRefused;
+use crate::tls::{OnRefused, Refusals};
 use core::task::Waker;
 use core::time::Duration;
 use dispatch::ConnectionState;
@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     /// Connections by their clients' keys.
     pub per_key: PerKey,
     /// Told of clients that are not let in.
-    pub on_refused: Option<OnRefused>,
+    pub on_refused: Option<(OnRefused, Arc<Refusals>)>,
     /// Handles of any kind; without them, and without connections, the task ends.
     pub users: usize,
     /// Settings of the last connection that was begun here: those of the next are mostly the same.
