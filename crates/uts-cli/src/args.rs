@@ -11,7 +11,7 @@ mod ssh;
 mod tunnel;
 pub use perf::PerfArgs;
 pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
-pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
+pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
 
 /// The Universal Transport System.
 #[derive(Debug, Parser)]
@@ -69,8 +69,10 @@ pub enum Command {
     SshJoin(SshJoinArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
     Tunnel(TunnelArgs),
-    /// Look at a tunnel that runs, and change it
+    /// Look at a tunnel or a server that runs, and change it
     Ctl(CtlArgs),
+    /// Follow a server or a tunnel that runs on a terminal
+    Top(TopArgs),
     /// Measure what a connection to a server carries
     Perf(PerfArgs),
     /// List unfinished copies, or remove what is left of them
@@ -133,12 +135,17 @@ impl Command {
   uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
   uts serve --forward 127.0.0.1:80 --forward '*:443' --authorized-keys /etc/uts/keys
   uts serve --perf --anyone
+  uts serve --config /etc/uts/serve.toml
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server.
 Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
+    /// Read options from FILE as well (TOML): a key for each, of the same name with _ for -; what
+    /// is written here counts more. SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["pipe", "forward", "listen_forward", "perf"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["config", "pipe", "forward", "listen_forward", "perf"])]
     pub dir: Option<PathBuf>,
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
@@ -191,9 +198,13 @@ pub struct ServeArgs {
     /// Keep streams and tunnels of a client that is not heard for this long at the most
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
-    /// Make a socket here by which uts ctl lists clients and what is held for them, and ends them
+    /// Make a socket here by which uts ctl and uts top look at clients and end them
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
+    /// Tell figures for Prometheus at http://ADDR:PORT/metrics; ADDR is of this host's loopback, or
+    /// one that is written out
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub metrics: Option<crate::metrics::Place>,
     /// Do not confine the server to its files and to the system calls that it needs (Landlock,
     /// seccomp)
     #[arg(long)]
@@ -223,6 +234,18 @@ pub struct ServeArgs {
     /// Print errors and warnings only
     #[arg(short, long)]
     pub quiet: bool,
+    /// Words that are said beside
+    #[command(flatten)]
+    pub more: VerboseArgs,
+}
+
+/// Amount that the log of a server or a tunnel says, in `serve`, `tunnel` and `pipe`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
+pub struct VerboseArgs {
+    /// Say more: each stream when it begins, and progress; given twice, all that is known [default:
+    /// as the environment variable RUST_LOG says, or info]
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
 }
 
 /// Options of `uts cp`.
@@ -395,6 +418,9 @@ pub struct PipeArgs {
     /// Print errors only, not what happens to the connection
     #[arg(short, long)]
     pub quiet: bool,
+    /// Words that are said beside
+    #[command(flatten)]
+    pub more: VerboseArgs,
     /// Keep the stream for this long while nothing is heard of the server, if the server does
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,

@@ -375,7 +375,7 @@ impl Reader<'_> {
 }
 
 /// The path that a text stands for.
-fn path_of(text: &str) -> PathBuf {
+pub fn path_of(text: &str) -> PathBuf {
     match (text.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(text),

@@ -21,6 +21,17 @@ pub struct Limits {
     pub uses_tcp: bool,
 }
 
+impl Limits {
+    /// True if a process with these can do all that one with the others does.
+    pub fn covers(&self, others: &Limits) -> bool {
+        let is_beneath = |path: &PathBuf, all: &[PathBuf]| all.iter().any(|held| path.starts_with(held));
+        let reads =
+            others.reads.iter().all(|path| is_beneath(path, &self.reads) || is_beneath(path, &self.writes));
+        let writes = others.writes.iter().all(|path| is_beneath(path, &self.writes));
+        reads && writes && (self.uses_tcp || !others.uses_tcp)
+    }
+}
+
 /// Powers that were taken from a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confined {

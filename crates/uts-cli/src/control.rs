@@ -46,7 +46,12 @@ pub enum Request {
         /// Of this forward alone; else of the connection.
         #[serde(default)]
         forward: Option<String>,
+        /// Of the connection of this client, at a server.
+        #[serde(default)]
+        client: Option<u64>,
     },
+    /// Of a server: the places to which clients were led.
+    Audit,
     /// To end a connection that is carried.
     End {
         /// Its number.
@@ -194,12 +199,12 @@ pub async fn ask(file: &Path, request: &Request) -> Result<Value, String> {
 ///
 /// # Errors
 /// That it is none, in one line.
-pub fn property(text: &str, forward: Option<String>) -> Result<Request, String> {
+pub fn property(text: &str, forward: Option<String>, client: Option<u64>) -> Result<Request, String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text}: write NAME=VALUE"))?;
     let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
     match forward {
         Some(_) => forward::checked(&name, &value)?,
         None => uts::Requirements::default().set(&name, &value).map_err(|error| error.to_string())?,
     }
-    Ok(Request::Set { name, value, forward })
+    Ok(Request::Set { name, value, forward, client })
 }

@@ -147,6 +147,16 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads how often something is looked at: from ten times a second to once in an hour.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn rhythm(text: &str) -> Result<Duration, String> {
+    let time = uts_units::time(text).map_err(|error| error.about(text, "a time, as 1s or 500ms"))?;
+    let is_possible = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time);
+    is_possible.then_some(time).ok_or_else(|| "write a time from 100ms to 1h, as 1s".to_owned())
+}
+
 /// Reads how long is measured: more than nothing, and at most an hour.
 ///
 /// # Errors

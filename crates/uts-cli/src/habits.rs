@@ -23,7 +23,7 @@ const TRIED: &[Tried] = &[
         &["--delete", "--update", "-u"],
         "a copy deletes nothing, and sends nothing that is there already",
     ),
-    (&["cp", "pipe", "tunnel", "ls"], &["-v", "--verbose"], "--qlog DIR writes all that a connection does"),
+    (&["cp", "ls"], &["-v", "--verbose"], "--qlog DIR writes all that a connection does"),
     (&["pipe", "tunnel"], &["-N", "-T", "-n", "-f", "-g", "-A", "-X"], "leave it out: it has no use here"),
     (&["pipe", "tunnel"], &["-l", "--user"], "servers know clients by their keys, not by user names"),
     (&["pipe", "tunnel"], &["-o"], "settings are in ~/.config/uts/config.toml"),

@@ -12,6 +12,7 @@ mod dictionary;
 mod given;
 mod habits;
 mod link;
+pub mod metrics;
 pub mod perf;
 mod pipe;
 pub mod resumed;
@@ -80,10 +81,17 @@ fn words_of_command() -> impl Iterator<Item = OsString> {
 }
 
 fn carry_out(command: &Command) -> Result<(), Failure> {
+    let settings = match command {
+        Command::Serve(_) => {
+            let words: Vec<OsString> = words_of_command().collect();
+            Some(cmd::serve::Settings::read(&words).map_err(Failure::Usage)?)
+        }
+        _ => None,
+    };
     // What a thread may not do, those that it begins may not either: now there is one.
-    let confined = match command {
-        Command::Serve(serve) => cmd::serve::confine_to(serve),
-        _ => Ok(cmd::serve::Confined::default()),
+    let confined = match &settings {
+        Some(settings) => cmd::serve::confine_to(&settings.args),
+        None => Ok(cmd::serve::Confined::default()),
     };
     let ready = match command {
         Command::SshServer(server) => cmd::ssh::server::prepare(server)?,
@@ -99,7 +107,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
     let transport = udp::Udp;
     let result = runtime.block_on(async {
         match command {
-            Command::Serve(serve) => cmd::serve::run(&transport, serve, confined).await,
+            Command::Serve(_) => cmd::serve::run(&transport, settings, confined).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Ssh(ssh) => cmd::ssh::run(ssh).await,
@@ -111,6 +119,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
+            Command::Top(top) => cmd::top::run(top).await,
             Command::Perf(perf) => cmd::perf::run(&transport, perf).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),

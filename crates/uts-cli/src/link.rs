@@ -2,6 +2,8 @@
 
 use crate::given::PathGiven;
 use crate::target::Host;
+use crate::ui::record::Peer;
+use serde_json::{Value, json};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -75,6 +77,17 @@ pub enum ServerIdentity {
     },
 }
 
+/// Most connections of a server at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// In all.
+    pub all: usize,
+    /// From one address.
+    pub per_address: usize,
+    /// Of one client's key.
+    pub per_key: usize,
+}
+
 /// How to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
@@ -86,12 +99,8 @@ pub struct ListenOptions {
     pub key_exchange: KeyExchange,
     /// If given, only clients with these keys are let in.
     pub authorized_keys: Option<PathBuf>,
-    /// Most connections at once, in all.
-    pub connections_max: usize,
-    /// Most connections at once from one address.
-    pub connections_per_address_max: usize,
-    /// Most connections at once of one client's key.
-    pub connections_per_key_max: usize,
+    /// Most connections at once.
+    pub limits: Limits,
     /// What is asked of the transport for what the server sends.
     pub properties: Vec<(String, String)>,
     /// Connections that do nothing, and whose peers are not heard, are kept for so long if their
@@ -116,6 +125,8 @@ pub struct Telemetry {
     pub profile: String,
     /// Packets sent, repetitions and parity included.
     pub packets_sent: u64,
+    /// Packets that were given up as lost.
+    pub packets_lost: u64,
     /// Packets whose content had been sent before.
     pub packets_repeated: u64,
     /// Lost packets that were rebuilt from parity.
@@ -130,6 +141,7 @@ impl Telemetry {
     pub fn after(self, before: &Telemetry) -> Telemetry {
         Telemetry {
             packets_sent: self.packets_sent + before.packets_sent,
+            packets_lost: self.packets_lost + before.packets_lost,
             packets_repeated: self.packets_repeated + before.packets_repeated,
             packets_repaired: self.packets_repaired + before.packets_repaired,
             exchanges: self.exchanges + before.exchanges,
@@ -185,6 +197,41 @@ impl ExchangeStep {
             "failed" => format!("exchange {epoch} failed: no answer; the old profile goes on"),
             step => format!("exchange {epoch} {step}: {}; the old profile goes on", self.line),
         }
+    }
+}
+
+/// An exchange in words: what was seen, what was changed, what that was expected to bring, and what
+/// it has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sentence {
+    saw: String,
+    changed: String,
+    expects: String,
+    brought: String,
+}
+
+impl Sentence {
+    /// Goes on with the next step of an exchange.
+    pub fn note(&mut self, step: &ExchangeStep) {
+        match step.step {
+            "requested" => {
+                let [saw, changed, expects] = [&step.seen, &step.changes, &step.expects].map(Clone::clone);
+                *self = Sentence { saw, changed, expects, brought: String::new() };
+            }
+            "granted" => {
+                let saw = "what the peer saw".to_owned();
+                *self = Sentence { saw, changed: step.changes.clone(), ..Sentence::default() };
+            }
+            "brought" | "refused" => self.brought.clone_from(&step.line),
+            "failed" => "no answer".clone_into(&mut self.brought),
+            _ => {}
+        }
+    }
+
+    /// Its parts by their names.
+    pub fn fields(&self) -> Value {
+        let Sentence { saw, changed, expects, brought } = self;
+        json!({"saw": saw, "changed": changed, "expects": expects, "brought": brought})
     }
 }
 
@@ -251,6 +298,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn telemetry(&self) -> Telemetry;
     /// Bytes that were handed over and have not arrived yet; `None` once it has ended.
     fn undelivered_bytes(&self) -> Option<u64>;
+    /// Bytes of content that have come in so far, and that have gone out.
+    fn content_bytes(&self) -> [u64; 2];
     /// What it tells from now on.
     fn events(&self) -> UnboundedReceiver<LinkEvent>;
     /// Which service a client has asked for; empty = files.
@@ -266,6 +315,15 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn close(&self, code: u64, reason: &str) -> impl Future<Output = ()> + Send;
 }
 
+/// A client that a server has not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// Which; `None` = several.
+    pub peer: Option<Peer>,
+    /// Why, for people.
+    pub why: String,
+}
+
 /// A server's socket.
 pub trait Listener: Send + 'static {
     /// Its connections.
@@ -275,8 +333,17 @@ pub trait Listener: Send + 'static {
     fn local_addr(&self) -> SocketAddr;
     /// What clients pin.
     fn fingerprint(&self) -> String;
-    /// The next client, or what kept one out; `None` when it is closed.
-    fn accept(&mut self) -> impl Future<Output = Option<Result<Self::Link, String>>> + Send;
+    /// The next client, or one that was not let in; `None` when it is closed.
+    fn accept(&mut self) -> impl Future<Output = Option<Result<Self::Link, TurnedAway>>> + Send;
+    /// Has other limits from now on.
+    fn set_limits(&self, limits: Limits);
+    /// Has another file say whose clients are let in.
+    ///
+    /// # Errors
+    /// Why it cannot be read; then nothing has changed.
+    fn set_authorized_keys(&self, file: &Path) -> Result<(), String>;
+    /// Number of clients so far that were refused for want of a place.
+    fn refused(&self) -> u64;
     /// Ends all connections and frees the socket.
     fn close(self) -> impl Future<Output = ()> + Send;
 }

@@ -1,7 +1,7 @@
 //! The commands over a transport inside the process: a client and a server task that talk through
 //! memory.
 
-use crate::args::{Args, Command, CpArgs, ServeArgs};
+use crate::args::{Args, Command, CpArgs};
 use crate::cmd::{Failure, cp, serve};
 use crate::given::PathGiven;
 use crate::link::*;
@@ -55,6 +55,10 @@ impl Link for MemoryLink {
         Some(0)
     }
 
+    fn content_bytes(&self) -> [u64; 2] {
+        [0, 0]
+    }
+
     fn events(&self) -> mpsc::UnboundedReceiver<LinkEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let step = |step, line: &str| ExchangeStep {
@@ -105,8 +109,18 @@ impl Listener for MemoryListener {
         "SHA256:abc".into()
     }
 
-    async fn accept(&mut self) -> Option<Result<MemoryLink, String>> {
+    async fn accept(&mut self) -> Option<Result<MemoryLink, TurnedAway>> {
         self.0.recv().await.map(Ok)
+    }
+
+    fn set_limits(&self, _: Limits) {}
+
+    fn set_authorized_keys(&self, _: &Path) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn refused(&self) -> u64 {
+        0
     }
 
     async fn close(self) {}
@@ -195,17 +209,18 @@ impl Run {
     async fn new() -> Run {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("served")).unwrap();
-        let line = ["uts", "serve", "--json", "--writable", "--anyone", "--dir"].map(str::to_owned);
-        let line = line.into_iter().chain([dir.path().join("served").to_str().unwrap().to_owned()]);
-        let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
-        let args: ServeArgs = args;
+        let line = ["--json", "--writable", "--anyone", "--dir"].map(std::ffi::OsString::from);
+        let line: Vec<_> = line.into_iter().chain([dir.path().join("served").into()]).collect();
+        let settings = serve::Settings::read(&line).unwrap();
+        let source = serve::Source { words: line, wanted: mpsc::channel(1).1 };
         let transport = Arc::new(Memory::default());
         let server = Written::default();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn({
             let (transport, ui) = (transport.clone(), Arc::new(Json::new(server.clone())));
             async move {
-                serve::serve(&*transport, &args, ui, Default::default(), async { drop(stopped.await) }).await
+                let end = async { drop(stopped.await) };
+                serve::serve(&*transport, settings, source, ui, Default::default(), end).await
             }
         });
         while server.events().is_empty() {
@@ -345,6 +360,7 @@ async fn an_interrupted_copy_says_how_to_go_on_and_does() {
 
 /// What a test peer says, in every place in which the program shows such.
 fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
+    use crate::ui::record::{Peer, Record};
     use crate::ui::{Done, Sample, Served, Start};
     use uts::files::{Fault, FaultKind, FileError, FileOutcome};
     let text = || said.to_owned();
@@ -354,10 +370,14 @@ fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
         let (address, fingerprint, subject) = (text(), text(), text());
         ui.start(&Start { command: "cp", address, fingerprint, subject, served });
     }
-    ui.connection("gone", said, said);
+    let about = Peer { address: text(), key: Some(text()), service: Some(text()) };
+    let (bytes, lasted) = (Some([1, 2]), Some(std::time::Duration::from_secs(1)));
+    let record =
+        Record { event: "stream", step: "closed", peer: Some(&about), bytes, lasted, ..Record::default() };
+    ui.record(&Record { place: said, line: said, ..record });
     ui.notice(None, "lost", said);
-    ui.notice(Some(said), "silent", said);
-    for peer in [None, Some(said)] {
+    ui.notice(Some(&about), "silent", said);
+    for peer in [None, Some(&about)] {
         ui.sample(peer, &Sample { telemetry: telemetry.clone(), ..Sample::default() });
         for step in ["requested", "completed", "granted", "brought", "refused"] {
             let (seen, changes, expects) = (text(), text(), text());
@@ -391,10 +411,13 @@ fn no_text_of_a_peer_steers_a_terminal() {
     use proptest::test_runner::{Config, TestRunner};
     let tell = |said: &str| {
         let (json, lines, results) = (Written::default(), Written::default(), Written::default());
+        let logged = Written::default();
+        let filter = crate::ui::log::Filter::new(2, false).unwrap();
+        say_everywhere(&crate::ui::log::Log::text(logged.clone(), filter), said);
         say_everywhere(&Json::new(json.clone()), said);
         say_everywhere(&Plain::new(lines.clone(), results.clone(), false), said);
         assert!(json.events().len() > 10);
-        (lines_written(&json), lines_written(&lines), lines_written(&results))
+        (lines_written(&json), lines_written(&lines), lines_written(&results), lines_written(&logged))
     };
     let plain = tell("a word");
     for said in ["\u{1b}]0;title\u{7}", "a\nuts: connected as admin\r", "\u{9b}2J\u{202e}\u{2028}\u{7f}\0"] {

@@ -5,16 +5,21 @@ mod link;
 
 use crate::dictionary;
 use crate::given::PathGiven;
-use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
+use crate::link::{
+    Broken, ConnectOptions, Limits, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport,
+    TurnedAway,
+};
 use crate::target::Host;
 use crate::tunnel;
 use crate::ui::lines;
+use crate::ui::record::Peer;
 pub use link::UdpLink;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use uts::{
     ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
     SshPublicKey, Trust, TrustError,
@@ -23,6 +28,9 @@ use uts_end::output;
 
 /// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Clients that were not let in and of which is not told yet. More are counted.
+const REFUSED_MAX: usize = 256;
 
 /// A client that has asked for nothing may be silent for this long: it says something more often.
 const FIRST_REQUEST_MAX: Duration = KEEP_ALIVE.saturating_mul(2);
@@ -58,11 +66,15 @@ impl Transport for Udp {
                 Identity::from_pem_files(chain, key).map_err(|e| e.to_string())?
             }
         };
-        let (told, refused) = unbounded_channel();
+        let (told, refused) = channel(REFUSED_MAX);
+        let untold = Arc::new(AtomicU64::new(0));
+        let uncounted = untold.clone();
         let mut wanted = ServerOptions::new(identity).on_refused(move |client| {
-            let key = client.fingerprint.map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
-            // Nobody listens only when the server is ending.
-            let _ = told.send(format!("{key}: {}", client.why));
+            let key = client.fingerprint.map(|key| key.to_string());
+            let peer = Peer { address: client.address.to_string(), key, service: None };
+            if told.try_send(TurnedAway { peer: Some(peer), why: client.why.clone() }).is_err() {
+                uncounted.fetch_add(1, Relaxed);
+            }
         });
         wanted.connection = config(&options.properties)?;
         wanted.connection.idle_timeout = wanted.connection.idle_timeout.max(options.silence_max);
@@ -71,9 +83,9 @@ impl Transport for Udp {
         wanted.key_log = key_log()?;
         wanted.key_exchange = options.key_exchange;
         wanted.connection.first_request_timeout = FIRST_REQUEST_MAX;
-        wanted.connections_max = options.connections_max;
-        wanted.connections_per_address_max = options.connections_per_address_max;
-        wanted.connections_per_key_max = options.connections_per_key_max;
+        wanted.connections_max = options.limits.all;
+        wanted.connections_per_address_max = options.limits.per_address;
+        wanted.connections_per_key_max = options.limits.per_key;
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
         }
@@ -82,12 +94,12 @@ impl Transport for Udp {
         let given = given.map_err(|error| format!("LISTEN_FDS: the first is no UDP socket: {error}"))?;
         if let Some(socket) = given {
             let listener = uts::Listener::from_socket(socket, wanted).map_err(|error| error.to_string())?;
-            return Ok(UdpListener { listener, refused });
+            return Ok(UdpListener { listener, refused, untold });
         }
         let mut tried = Vec::new();
         for address in &options.addresses {
             match uts::Listener::bind(*address, wanted.clone()) {
-                Ok(listener) => return Ok(UdpListener { listener, refused }),
+                Ok(listener) => return Ok(UdpListener { listener, refused, untold }),
                 // What is wrong beside the address is told once.
                 Err(error) if tried.contains(&error.to_string()) => {}
                 Err(error) => tried.push(error.to_string()),
@@ -284,7 +296,9 @@ fn ask(host: &NewHostKey) -> bool {
 /// A server's socket.
 pub struct UdpListener {
     listener: uts::Listener,
-    refused: UnboundedReceiver<String>,
+    refused: Receiver<TurnedAway>,
+    /// Clients beyond those.
+    untold: Arc<AtomicU64>,
 }
 
 impl Listener for UdpListener {
@@ -298,11 +312,29 @@ impl Listener for UdpListener {
         self.listener.fingerprint().to_string()
     }
 
-    async fn accept(&mut self) -> Option<Result<UdpLink, String>> {
+    async fn accept(&mut self) -> Option<Result<UdpLink, TurnedAway>> {
         tokio::select! {
             connection = self.listener.accept() => connection.map(|connection| Ok(UdpLink::new(connection))),
-            Some(why) = self.refused.recv() => Some(Err(why)),
+            Some(client) = self.refused.recv() => {
+                let more = match self.untold.swap(0, Relaxed) {
+                    0 => String::new(),
+                    more => format!("; {more} more were refused at the same time"),
+                };
+                Some(Err(TurnedAway { why: client.why + &more, ..client }))
+            }
         }
+    }
+
+    fn set_limits(&self, limits: Limits) {
+        self.listener.set_limits(limits.all, limits.per_address, limits.per_key);
+    }
+
+    fn set_authorized_keys(&self, file: &Path) -> Result<(), String> {
+        self.listener.set_authorized_keys(file).map_err(|error| error.to_string())
+    }
+
+    fn refused(&self) -> u64 {
+        self.listener.refused()
     }
 
     async fn close(self) {

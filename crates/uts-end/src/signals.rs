@@ -1,5 +1,5 @@
 //! Signals that end a program in order: SIGINT, SIGTERM and SIGHUP, all alike. A second one ends it
-//! at once.
+//! at once. SIGHUP has a program read its settings again that has a file of such.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -32,10 +32,34 @@ pub fn meet_file_limits_as_errors() {
 /// # Errors
 /// Signals cannot be caught: they end the process, as they do by themselves.
 pub fn on_end(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    catch(end, None)
+}
+
+/// The same, but for SIGHUP, each of which calls `reload`: the program reads its settings again.
+///
+/// # Errors
+/// As [`on_end`].
+pub fn on_end_or_reload(
+    end: impl FnOnce() + Send + 'static,
+    reload: impl FnMut() + Send + 'static,
+) -> io::Result<()> {
+    catch(end, Some(Box::new(reload)))
+}
+
+/// Called at each SIGHUP.
+type Reload = Box<dyn FnMut() + Send>;
+
+fn catch(end: impl FnOnce() + Send + 'static, mut reload: Option<Reload>) -> io::Result<()> {
     let ignored = fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
     let mut signals = Signals::new(ENDING.iter().filter(|signal| ignored >> (*signal - 1) & 1 == 0))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut caught = signals.forever();
+        let mut caught = signals.forever().filter(|signal| match &mut reload {
+            Some(reload) if *signal == SIGHUP => {
+                reload();
+                false
+            }
+            _ => true,
+        });
         if caught.next().is_none() {
             return;
         }

@@ -4,6 +4,7 @@ use crate::requirements::Requirements;
 use crate::selector::Library;
 use core::fmt;
 use core::time::Duration;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_functions::Function;
 
@@ -45,6 +46,9 @@ pub(crate) const LEAST_RECEIVED_BYTES: usize = 32 * 1024;
 /// The same of what it sends.
 pub(crate) const LEAST_SENT_BYTES: usize = 16 * 1024;
 
+/// TLS settings by the address of a client.
+pub type ServerFor = dyn Fn(SocketAddr) -> Arc<rustls::ServerConfig> + Send + Sync;
+
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
@@ -55,6 +59,10 @@ pub struct EndpointConfig {
     pub cid_bytes: usize,
     /// TLS settings for connections that are accepted; `None` = none are.
     pub server: Option<Arc<rustls::ServerConfig>>,
+    /// TLS settings for a client at this address, in the place of `server`, for those who want to
+    /// know where clients are whose keys they judge; `None` = the same for all. It is asked when a
+    /// handshake begins, and must not block.
+    pub server_for: Option<Arc<ServerFor>>,
     /// Settings of accepted connections.
     pub accept: ConnectionConfig,
     /// Most connections at once, so that memory is bounded. Handshakes under way take no place of
@@ -119,6 +127,7 @@ impl Default for EndpointConfig {
         EndpointConfig {
             cid_bytes: SERVER_CID_BYTES,
             server: None,
+            server_for: None,
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
             connections_of_keys: 0,

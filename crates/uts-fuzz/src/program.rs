@@ -183,6 +183,7 @@ pub fn control(data: &[u8]) {
         live: Arc::default(),
         connections: watch::channel(None).1,
         changed: Mutex::default(),
+        last: Mutex::default(),
     };
     let mut peer = Peer { says: data, hears: Vec::new() };
     if now(control::answer(&board, &mut peer)).is_err() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// A file that was changed less than this before it was read may change again without looking
@@ -138,14 +138,12 @@ impl Admitted {
 
 /// A file of keys that is read again only if it has changed. A client costs a look at its times.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    path: PathBuf,
-    held: Mutex<Held>,
-}
+pub(crate) struct Watched(Mutex<Held>);
 
 /// What was read, and of which state of the file; `None` = to be read again in any case.
 #[derive(Debug)]
 struct Held {
+    path: PathBuf,
     of: Option<Stamp>,
     /// What is wrong is held as well: a damaged file is not read for each client either.
     keys: Result<Arc<AuthorizedKeys>, String>,
@@ -193,16 +191,27 @@ impl Watched {
     pub fn new(path: PathBuf) -> Self {
         let keys = Err(String::new());
         let held = Held {
+            path,
             of: None,
             keys,
             #[cfg(test)]
             reads: 0,
         };
-        Watched { path, held: Mutex::new(held) }
+        Watched(Mutex::new(held))
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.lock().path.clone()
+    }
+
+    /// From now on it is another file, which is read when it is needed.
+    pub fn move_to(&self, path: PathBuf) {
+        let mut held = self.lock();
+        (held.path, held.of) = (path, None);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The keys that the file has now.
@@ -210,29 +219,31 @@ impl Watched {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn keys(&self) -> Result<Arc<AuthorizedKeys>, String> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = std::fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
+        let mut held = self.lock();
+        let now = std::fs::metadata(&held.path).ok().map(|metadata| Stamp::of(&metadata));
         if now.is_some() && now == held.of {
             return held.keys.clone();
         }
-        self.read(&mut held);
+        held.read();
         held.keys.clone()
     }
+}
 
+impl Held {
     #[expect(clippy::disallowed_methods, reason = "the times of files are of the system's clock")]
-    fn read(&self, held: &mut Held) {
+    fn read(&mut self) {
         let file = open_trusted(&self.path);
         // Looked at before it is read: what changes meanwhile is seen next time.
         let stamp = file.as_ref().ok().and_then(|file| file.metadata().ok()).map(|m| Stamp::of(&m));
         let read_at = SystemTime::now();
-        held.keys = AuthorizedKeys::read(&self.path, file).map(Arc::new).map_err(|e| e.to_string());
-        held.of = stamp.filter(|stamp| {
+        self.keys = AuthorizedKeys::read(&self.path, file).map(Arc::new).map_err(|e| e.to_string());
+        self.of = stamp.filter(|stamp| {
             let age = stamp.changed_at().and_then(|changed| read_at.duration_since(changed).ok());
             age.is_some_and(|age| age >= UNSETTLED)
         });
         #[cfg(test)]
         {
-            held.reads += 1;
+            self.reads += 1;
         }
     }
 }
@@ -249,14 +260,14 @@ mod tests {
         let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
         std::fs::write(&path, format!("{a}\n")).expect("written");
         let watched = Watched::new(path.clone());
-        let reads = || watched.held.lock().expect("held").reads;
+        let reads = || watched.0.lock().expect("held").reads;
         let has = |key| watched.keys().expect("read").contains(&key);
         assert!(has(a) && has(a));
         assert_eq!(reads(), 2, "what has just changed may change unseen");
         // As if the file had been there for long.
         let settle = || {
             let stamp = Stamp::of(&std::fs::metadata(&path).expect("there"));
-            watched.held.lock().expect("held").of = Some(stamp);
+            watched.0.lock().expect("held").of = Some(stamp);
         };
         settle();
         assert!((0..100).all(|_| has(a) && !has(b)));
@@ -270,6 +281,10 @@ mod tests {
         settle();
         std::fs::remove_file(&path).expect("removed");
         assert!(watched.keys().expect_err("gone").contains("cannot read"));
+        let other = dir.path().join("other");
+        std::fs::write(&other, format!("{a}\n")).expect("written");
+        watched.move_to(other);
+        assert!(has(a) && !has(b));
     }
 
     #[test]

@@ -87,8 +87,9 @@ impl ServerOptions {
         self
     }
 
-    /// Is called for clients whose keys were refused, or that have too many connections. The call
-    /// must not block: the endpoint waits for it.
+    /// Is called for clients whose keys were refused, who have shown none, whose handshakes have
+    /// failed otherwise, or whose keys have too many connections. The call must not block: the
+    /// endpoint waits for it.
     #[must_use]
     pub fn on_refused(mut self, told: impl Fn(&RefusedClient) + Send + Sync + 'static) -> Self {
         self.on_refused = Some(Arc::new(told));
@@ -139,6 +140,7 @@ pub struct Listener {
     shared: Arc<Shared>,
     requirements: Arc<Requirements>,
     fingerprint: Fingerprint,
+    authorized: Option<Arc<Admitted>>,
 }
 
 impl Listener {
@@ -182,17 +184,15 @@ impl Listener {
             }
             ClientAuth::Keys(keys) => Some(Arc::new(Admitted::Keys(Arc::new(keys.clone())))),
         };
-        let on_refused = options.on_refused.clone();
-        let tls = tls::server(&options, authorized.clone(), on_refused)
+        let tls = tls::server(&options, authorized.clone(), options.on_refused.is_some())
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {
-            server: Some(tls),
+            server: Some(tls.any),
+            server_for: tls.of,
             accept: options.connection.clone(),
             connections_max: options.connections_max,
-            connections_of_keys: authorized
-                .as_ref()
-                .map_or(0, |_| options.connections_max.div_ceil(PART_OF_KEYS)),
+            connections_of_keys: places_of_keys(options.connections_max, authorized.is_some()),
             connections_per_address_max: options.connections_per_address_max,
             handshakes_before_retry: options.handshakes_before_retry,
             secret: options.identity.endpoint_secret(),
@@ -203,13 +203,15 @@ impl Listener {
             let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
             shared.record(dir).map_err(failed)?;
         }
-        let per_key = PerKey::new(options.connections_per_key_max, options.on_refused);
-        shared.act(|inner, _| inner.per_key = per_key);
-        if let Some(keys) = authorized.filter(|_| shared.host == Host::Runtime) {
+        let per_key = PerKey::new(options.connections_per_key_max);
+        let on_refused = options.on_refused.map(|told| (told, tls.refusals));
+        shared.act(|inner, _| (inner.per_key, inner.on_refused) = (per_key, on_refused));
+        if let Some(keys) = authorized.clone().filter(|_| shared.host == Host::Runtime) {
             tokio::spawn(end_revoked(Arc::downgrade(&shared), keys));
         }
         let requirements = Arc::new(options.connection.requirements);
-        Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
+        let fingerprint = options.identity.fingerprint();
+        Ok(Listener { shared, requirements, fingerprint, authorized })
     }
 
     /// Waits for the next connection, whose handshake is done. It may have ended again already.
@@ -251,6 +253,40 @@ impl Listener {
         self.fingerprint
     }
 
+    /// Has other limits from now on: [`ServerOptions::connections_max`],
+    /// [`ServerOptions::connections_per_address_max`] and
+    /// [`ServerOptions::connections_per_key_max`], which has an effect if it had one when the
+    /// listener was made. Connections that are there beyond them stay.
+    pub fn set_limits(&self, connections_max: usize, per_address_max: usize, per_key_max: usize) {
+        let of_keys = places_of_keys(connections_max, self.authorized.is_some());
+        self.shared.act(|inner, _| {
+            inner.engine.set_places(connections_max, of_keys, per_address_max);
+            inner.per_key.set_max(per_key_max);
+        });
+    }
+
+    /// Has another file say from now on whose clients are let in. As with a change of the file, the
+    /// connections of keys that are not in it end within seconds.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the listener was made without one; then nothing has changed.
+    pub fn set_authorized_keys(&self, file: impl Into<PathBuf>) -> Result<(), ListenError> {
+        let file = file.into();
+        AuthorizedKeys::load(&file).map_err(ClientAuthError::from)?;
+        match self.authorized.as_deref() {
+            Some(Admitted::File(watched)) => {
+                watched.move_to(file);
+                Ok(())
+            }
+            _ => Err(ListenError::Tls("clients were not asked for keys of a file".to_owned())),
+        }
+    }
+
+    /// Number of clients so far that were refused for want of a place.
+    pub fn refused(&self) -> u64 {
+        self.shared.act(|inner, _| inner.engine.refused())
+    }
+
     /// Accepts no more connections. Those that wait to be accepted are closed. Accepted connections
     /// go on.
     pub fn close(&self) {
@@ -270,6 +306,11 @@ impl Listener {
         });
         self.shared.accept.notify_waiters();
     }
+}
+
+/// Places that are for clients with known keys.
+fn places_of_keys(connections_max: usize, asks_for_keys: bool) -> usize {
+    if asks_for_keys { connections_max.div_ceil(PART_OF_KEYS) } else { 0 }
 }
 
 /// Ends the connections of clients whose keys were taken out of the file, as long as anybody holds

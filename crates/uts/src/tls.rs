@@ -23,9 +23,11 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, KeyLogFile, OtherError,
     RootCertStore, ServerConfig, SignatureScheme,
 };
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
-use uts_engine::config::ALPN;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use uts_engine::config::{ALPN, ServerFor};
 
 /// Told of clients that were refused. Called while the endpoint is at work: it must not block.
 pub type OnRefused = Arc<dyn Fn(&RefusedClient) + Send + Sync>;
@@ -91,22 +93,78 @@ pub(crate) fn client(
     Ok(ClientTls { config: Arc::new(config), refused })
 }
 
+/// TLS of a server, and that of a client at an address.
+pub(crate) struct ServerTls {
+    pub any: Arc<ServerConfig>,
+    /// TLS for who is to be named when it is refused.
+    pub of: Option<Arc<ServerFor>>,
+    pub refusals: Arc<Refusals>,
+}
+
+/// Clients whose keys were refused, by their addresses, until their handshakes have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<BTreeMap<SocketAddr, (Fingerprint, String)>>);
+
+/// Refusals that are remembered. Each ends its handshake at once.
+const REFUSALS_MAX: usize = 256;
+
+impl Refusals {
+    fn note(&self, address: SocketAddr, key: Fingerprint, why: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= REFUSALS_MAX {
+            all.pop_first();
+        }
+        all.insert(address, (key, why.to_owned()));
+    }
+
+    /// The key of the client there that was refused, and why; nothing is kept of it.
+    pub fn take(&self, address: &SocketAddr) -> Option<(Fingerprint, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(address)
+    }
+}
+
 /// TLS of a server that lets in those with these keys; `None` = all, who are not asked for keys.
+/// `is_told`: somebody wants to know who is refused.
 pub(crate) fn server(
     options: &ServerOptions,
     authorized: Option<Arc<Admitted>>,
-    on_refused: Option<OnRefused>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+    is_told: bool,
+) -> Result<ServerTls, TlsError> {
     let provider = provider(options.key_exchange);
     let identity = &options.identity;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?;
-    let builder = match authorized {
+    let builder = match &authorized {
         None => builder.with_no_client_auth(),
-        Some(keys) => builder.with_client_cert_verifier(Arc::new(ClientKey { keys, on_refused, provider })),
+        Some(keys) => {
+            let (keys, provider) = (keys.clone(), provider.clone());
+            builder.with_client_cert_verifier(Arc::new(ClientKey { keys, told: None, provider }))
+        }
     };
-    let mut config = builder.with_single_cert(identity.certificates(), identity.key())?;
-    // K-2, K-3
+    let any = Arc::new(settled(builder.with_single_cert(identity.certificates(), identity.key())?, options));
+    let refusals = Arc::new(Refusals::default());
+    let Some(keys) = authorized.filter(|_| is_told) else {
+        return Ok(ServerTls { any, of: None, refusals });
+    };
+    // All of it but the judge of keys, who knows where the client is.
+    let (common, options, noted) = (any.clone(), options.clone(), refusals.clone());
+    let of = move |address| {
+        let told = Some((address, noted.clone()));
+        let judge = Arc::new(ClientKey { keys: keys.clone(), told, provider: provider.clone() });
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        // The version was good for the others.
+        let Ok(builder) = builder.with_protocol_versions(&[&rustls::version::TLS13]) else {
+            return common.clone();
+        };
+        let config =
+            builder.with_client_cert_verifier(judge).with_cert_resolver(common.cert_resolver.clone());
+        Arc::new(settled(config, &options))
+    };
+    Ok(ServerTls { any, of: Some(Arc::new(of)), refusals })
+}
+
+/// Settings that all clients share. (K-2, K-3)
+fn settled(mut config: ServerConfig, options: &ServerOptions) -> ServerConfig {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -114,7 +172,7 @@ pub(crate) fn server(
     if options.key_log {
         config.key_log = key_log();
     }
-    Ok(Arc::new(config))
+    config
 }
 
 /// The ciphers that TLS may use. Its own default puts SHA-384 first. Processors do that in
@@ -259,7 +317,8 @@ impl ServerCertVerifier for ServerKey {
 /// others have. (K-11)
 struct ClientKey {
     keys: Arc<Admitted>,
-    on_refused: Option<OnRefused>,
+    /// The place of the client, and where it is noted if it is refused.
+    told: Option<(SocketAddr, Arc<Refusals>)>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -282,9 +341,9 @@ impl ClientKey {
     fn decide(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let fingerprint = Fingerprint::of_certificate(certificate)?;
         self.check(fingerprint).map_err(|why| {
-            tracing::warn!(%fingerprint, why, "client refused");
-            if let Some(on_refused) = &self.on_refused {
-                on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
+            tracing::debug!(%fingerprint, why, "client refused");
+            if let Some((address, refusals)) = &self.told {
+                refusals.note(*address, fingerprint, &why);
             }
             denied()
         })
@@ -314,20 +373,18 @@ impl ClientCertVerifier for ClientKey {
 mod tests {
     use super::*;
     use rustls::internal::msgs::codec::Codec;
-    use std::sync::Mutex;
 
     /// A client that shows a certificate without having its key is refused for that. The file of
     /// keys is not asked.
     #[test]
     fn a_key_is_looked_up_once_its_owner_has_signed() {
-        let refused = Arc::new(Mutex::new(Vec::new()));
-        let told = refused.clone();
+        let (refused, address) = (Arc::new(Refusals::default()), SocketAddr::from(([192, 0, 2, 1], 9)));
         let stranger = crate::Identity::generate().expect("a key");
         let verifier = ClientKey {
             keys: Arc::new(Admitted::File(crate::authorized_keys::Watched::new(
                 "/nowhere/authorized_keys".into(),
             ))),
-            on_refused: Some(Arc::new(move |client| told.lock().expect("no panic").push(client.clone()))),
+            told: Some((address, refused.clone())),
             provider: provider(KeyExchange::Hybrid),
         };
         let certificate = &stranger.certificates()[0];
@@ -346,10 +403,13 @@ mod tests {
             verifier.verify_tls13_signature(message, certificate, &signed).expect_err("refused")
         };
         assert_eq!(verify(&forged), Error::InvalidCertificate(CertificateError::BadSignature));
-        assert!(refused.lock().expect("no panic").is_empty(), "it is told of nobody who has not signed");
+        assert!(refused.take(&address).is_none(), "it is told of nobody who has not signed");
         assert!(matches!(verify(&signature), Error::InvalidCertificate(CertificateError::Other(_))));
-        let refused = refused.lock().expect("no panic");
-        assert_eq!(refused.len(), 1);
-        assert!(refused[0].why.contains("cannot read"), "{}", refused[0].why);
+        let (key, why) = refused.take(&address).expect("noted");
+        assert!(key == stranger.fingerprint() && why.contains("cannot read"), "{why}");
+        for port in 0..2 * REFUSALS_MAX as u16 {
+            refused.note(SocketAddr::new(address.ip(), port), key, "why");
+        }
+        assert_eq!(refused.0.lock().expect("no panic").len(), REFUSALS_MAX);
     }
 }

@@ -5,6 +5,7 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::IdentityError;
 use crate::known_hosts::{KnownHosts, KnownHostsError};
 use core::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,6 +84,8 @@ pub enum ClientAuth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedClient {
+    /// The place from which it came.
+    pub address: SocketAddr,
     /// The key that it has shown to have.
     pub fingerprint: Option<Fingerprint>,
     /// Why it was refused, in words.

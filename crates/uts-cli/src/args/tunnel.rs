@@ -1,6 +1,6 @@
 //! What `uts tunnel` and `uts ctl` are told.
 
-use super::{ReachArgs, WantedArgs};
+use super::{ReachArgs, VerboseArgs, WantedArgs};
 use crate::tunnel::forward::Forward;
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
@@ -56,6 +56,9 @@ pub struct TunnelArgs {
     /// Print errors only, not what happens to the tunnel
     #[arg(short, long)]
     pub quiet: bool,
+    /// Words that are said beside
+    #[command(flatten)]
+    pub more: VerboseArgs,
 }
 
 /// Options of `uts ctl`.
@@ -65,7 +68,9 @@ pub struct TunnelArgs {
   uts ctl ~/.uts-tunnel set connCapacityProfile=scavenger
   uts ctl ~/.uts-tunnel set --forward 127.0.0.1:8080 connPriority=200
   uts ctl ~/.uts-tunnel end 17
-  uts ctl /run/uts/control")]
+  uts ctl /run/uts/control
+  uts ctl /run/uts/control set --id 3 maxSendRate=5Mbit/s
+  uts ctl /run/uts/control audit")]
 pub struct CtlArgs {
     /// Socket of the tunnel or the server, the FILE of its --control, or of a session of `uts ssh`
     #[arg(value_name = "FILE")]
@@ -78,11 +83,28 @@ pub struct CtlArgs {
     pub json: bool,
 }
 
+/// Options of `uts top`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts top /run/uts/control
+  uts top ~/.uts-tunnel
+
+The arrows mark a client, of which the last lines say what its connection saw, what
+it changed, what it expects of that, and what that has brought. q ends it.")]
+pub struct TopArgs {
+    /// Socket of the tunnel or the server, the FILE of its --control
+    #[arg(value_name = "FILE")]
+    pub socket: PathBuf,
+    /// Ask so often, from 100ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::given::rhythm)]
+    pub every: Duration,
+}
+
 /// Action on a tunnel or a server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {
     /// Print the connection to the server, the forwards, and what they carry, with profiles; of a
-    /// server its clients, and what is held for them
+    /// server its clients, what they carry and cost, and what is held for them
     List,
     /// Ask a property from now on: of both directions of the connection, or of connections that a
     /// forward will carry
@@ -93,7 +115,12 @@ pub enum CtlCommand {
         /// Only of this forward, by the place at which it listens
         #[arg(long, value_name = "PLACE")]
         forward: Option<String>,
+        /// At a server, of what is sent to this client, by its number in the list
+        #[arg(long = "id", value_name = "NUMBER", conflicts_with = "forward")]
+        client: Option<u64>,
     },
+    /// Print where a server has led its clients, and from where it has kept them, since it started
+    Audit,
     /// End a connection that is carried, or a client of a server
     End {
         /// Its number in the list

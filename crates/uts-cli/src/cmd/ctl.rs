@@ -14,14 +14,17 @@ use uts_units::show;
 pub async fn run(args: &CtlArgs) -> Result<(), Failure> {
     let request = match &args.command {
         None | Some(CtlCommand::List) => Request::List,
-        Some(CtlCommand::Set { property: text, forward }) => {
-            property(text, forward.clone()).map_err(Failure::Usage)?
+        Some(CtlCommand::Set { property: text, forward, client }) => {
+            property(text, forward.clone(), *client).map_err(Failure::Usage)?
         }
+        Some(CtlCommand::Audit) => Request::Audit,
         Some(CtlCommand::End { id }) => Request::End { id: *id },
     };
     let answer = ask(&args.socket, &request).await.map_err(Failure::Failed)?;
     if args.json {
         lines::print_json(answer);
+    } else if request == Request::Audit {
+        lines::print(&audit(&answer));
     } else if request == Request::List {
         let table = match &answer {
             session if session.get("session").is_some() => crate::cmd::ssh::line(session) + "\n",
@@ -57,6 +60,19 @@ fn server_table(answer: &Value) -> String {
         let line =
             format!("  {id} {} {}, {key}, {seconds} s\n", text(&client["address"]), text(&client["service"]));
         out.push_str(&line);
+        out.push_str(&costs(client));
+        for carried in all(&client["carried"]) {
+            let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
+            let line = format!(
+                "    {} {}, {} s, {} in, {} out\n",
+                carried["id"],
+                text(&carried["to"]),
+                carried["seconds"],
+                bytes("bytes_received"),
+                bytes("bytes_sent"),
+            );
+            out.push_str(&line);
+        }
     }
     for resource in all(&answer["resources"]) {
         let is_memory = resource["resource"] == "memory";
@@ -75,6 +91,59 @@ fn server_table(answer: &Value) -> String {
         out.push_str(&format!("{} {held} of {total}{waiting}{most}\n", text(&resource["resource"])));
     }
     out
+}
+
+/// Bytes that a client has carried, figures of its path, and its last exchange, a line each.
+fn costs(client: &Value) -> String {
+    let number = |name: &str| client[name].as_f64().unwrap_or_default();
+    let bytes = |name: &str| show::bytes(client[name].as_u64().unwrap_or_default());
+    let profile = client["profile"].as_str().unwrap_or_default();
+    let mut out = format!(
+        "    {} in, {} out, {}; RTT {:.1} ms, loss {:.2} %, exchanges {}; {profile}\n",
+        bytes("bytes_in"),
+        bytes("bytes_out"),
+        show::bits_per_second(number("rate_bps")),
+        number("rtt_ms"),
+        number("loss") * 100.0,
+        client["exchanges"],
+    );
+    if let Some(sentence) = sentence(&client["last_exchange"]) {
+        out.push_str(&format!("    {sentence}\n"));
+    }
+    out
+}
+
+/// The last exchange as a sentence, if there was one.
+pub(super) fn sentence(exchange: &Value) -> Option<String> {
+    let part = |name: &str| exchange[name].as_str().filter(|text| !text.is_empty());
+    part("changed")?;
+    let words = [("saw", "saw"), ("changed", "changed"), ("expects", "expects"), ("brought", "brought")];
+    let parts = words.map(|(name, word)| part(name).map(|text| format!("{word} {text}")));
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// The account of a server, a client and a place each line, the last that was met first.
+fn audit(answer: &Value) -> String {
+    let mut out = String::new();
+    for row in answer["audit"].as_array().into_iter().flatten() {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let bytes = |name: &str| show::bytes(row[name].as_u64().unwrap_or_default());
+        let (came, went) = (bytes("bytes_in"), bytes("bytes_out"));
+        out.push_str(&format!(
+            "{} {}: {} times, {came} in, {went} out, refused {} times; {} to {}\n",
+            text("client"),
+            text("place"),
+            row["reached"],
+            row["refused"],
+            text("first"),
+            text("last"),
+        ));
+    }
+    match answer["forgotten"].as_u64() {
+        None | Some(0) => {}
+        Some(forgotten) => out.push_str(&format!("{forgotten} more are forgotten\n")),
+    }
+    if out.is_empty() { "nobody was led anywhere\n".to_owned() } else { out }
 }
 
 /// A list for people.

@@ -1,10 +1,12 @@
 //! Counts what moves, and tells a [`Ui`] of files, figures and exchanges of one connection.
 
 use super::ticks::Ticks;
-use crate::link::{Link, LinkEvent, Telemetry};
+use crate::link::{ExchangeStep, Link, LinkEvent, Sentence, Telemetry};
+use crate::ui::record::{Peer, Record};
 use crate::ui::{Sample, Ui};
+use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::task::JoinHandle;
 use uts::files::path::show;
 use uts::files::{Fault, FaultKind, FileOutcome, Progress};
@@ -14,7 +16,7 @@ pub struct Meter<L> {
     link: L,
     ui: Arc<dyn Ui>,
     /// Whose, for a server.
-    peer: Option<String>,
+    peer: Option<Peer>,
     /// Handed over, or arrived here.
     bytes: AtomicU64,
     /// The most of it that was known to be delivered.
@@ -27,11 +29,60 @@ pub struct Meter<L> {
     exchanges: AtomicU64,
     /// The file of which something moved last.
     name: Mutex<Vec<u8>>,
+    /// The last exchange, in the words of who asked for it.
+    last: Mutex<Sentence>,
+    /// Somebody who counts exchanges.
+    told: OnceLock<OnExchange>,
+}
+
+/// Told of each step of an exchange.
+type OnExchange = Box<dyn Fn(&ExchangeStep) + Send + Sync>;
+
+/// A client's connection, as an operator may look at it and change it.
+pub trait Seen: Send + Sync + 'static {
+    /// Its figures.
+    fn figures(&self) -> Telemetry;
+    /// Bytes of content that have come in, and that have gone out.
+    fn content_bytes(&self) -> [u64; 2];
+    /// The last exchange.
+    fn sentence(&self) -> Sentence;
+    /// Properties of what is sent to it.
+    fn properties(&self) -> Value;
+    /// Asks a property of what is sent to it from now on.
+    ///
+    /// # Errors
+    /// Why that cannot be asked.
+    fn set(&self, name: &str, value: &str) -> Result<(), String>;
+}
+
+impl<L: Link> Seen for Meter<L> {
+    fn figures(&self) -> Telemetry {
+        self.telemetry()
+    }
+
+    fn content_bytes(&self) -> [u64; 2] {
+        self.link.content_bytes()
+    }
+
+    fn sentence(&self) -> Sentence {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn properties(&self) -> Value {
+        self.link
+            .connection()
+            .map_or_else(|| json!([]), |connection| json!(connection.requirements().settings()))
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), String> {
+        let connection = self.link.connection().ok_or("this transport has no properties")?;
+        connection.set_property(name, value).map_err(|error| error.to_string())
+    }
 }
 
 impl<L: Link> Meter<L> {
     /// Begins at nothing.
-    pub fn new(link: L, ui: Arc<dyn Ui>, peer: Option<String>) -> Arc<Self> {
+    pub fn new(link: L, ui: Arc<dyn Ui>, peer: Option<Peer>) -> Arc<Self> {
         let zero = AtomicU64::default;
         Arc::new(Meter {
             link,
@@ -45,7 +96,14 @@ impl<L: Link> Meter<L> {
             failures: zero(),
             exchanges: zero(),
             name: Mutex::default(),
+            last: Mutex::default(),
+            told: OnceLock::new(),
         })
+    }
+
+    /// Has somebody hear of exchanges. The first who wants to does.
+    pub fn on_exchange(&self, told: impl Fn(&ExchangeStep) + Send + Sync + 'static) {
+        let _ = self.told.set(Box::new(told));
     }
 
     /// Figures of the connection now.
@@ -80,7 +138,7 @@ impl<L: Link> Meter<L> {
             name: show(&self.name.lock().unwrap_or_else(PoisonError::into_inner)),
             telemetry: self.telemetry(),
         };
-        self.ui.sample(self.peer.as_deref(), &sample);
+        self.ui.sample(self.peer.as_ref(), &sample);
     }
 
     /// Notes the file that something is done with.
@@ -106,11 +164,15 @@ impl<L: Link> Meter<L> {
                             if step.step == "completed" {
                                 meter.exchanges.fetch_add(1, Relaxed);
                             }
-                            meter.ui.exchange(meter.peer.as_deref(), &step);
+                            meter.last.lock().unwrap_or_else(PoisonError::into_inner).note(&step);
+                            if let Some(told) = meter.told.get() {
+                                told(&step);
+                            }
+                            meter.ui.exchange(meter.peer.as_ref(), &step);
                         }
                         Some(LinkEvent::Closed(_)) | None => return,
                         Some(event) => if let Some((kind, line)) = event.notice() {
-                            meter.ui.notice(meter.peer.as_deref(), kind, &line);
+                            meter.ui.notice(meter.peer.as_ref(), kind, &line);
                         }
                     },
                     () = ticks.next() => {
@@ -159,7 +221,7 @@ impl<L: Link> Progress for Meter<L> {
             counted.fetch_add(1, Relaxed);
         }
         let name = show(name);
-        self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
+        self.ui.file(self.peer.as_ref(), &name, size, outcome, &self.telemetry());
         if let (FileOutcome::Failed(error), None) = (outcome, &self.peer)
             && error.fault().is_none_or(|fault| fault.kind != FaultKind::Unread)
         {
@@ -167,12 +229,18 @@ impl<L: Link> Progress for Meter<L> {
         }
     }
 
+    fn refused(&self, fault: &Fault) {
+        let (peer, place) = (self.peer.as_ref(), &show(&fault.path));
+        let (event, step, line) = ("request", "refused", &fault.why);
+        self.ui.record(&Record { event, step, peer, place, line, ..Record::default() });
+    }
+
     fn again(&self, _: &[u8], _: u64) {
         self.files.fetch_add(1, Relaxed);
     }
 
     fn waits(&self, fault: &Fault) {
-        self.ui.notice(self.peer.as_deref(), "waiting", &format!("{fault}; waiting for it"));
+        self.ui.notice(self.peer.as_ref(), "waiting", &format!("{fault}; waiting for it"));
     }
 
     fn warned(&self, fault: &Fault) {

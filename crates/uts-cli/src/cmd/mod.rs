@@ -19,10 +19,11 @@ mod reach;
 pub mod serve;
 pub mod ssh;
 mod ticks;
+pub mod top;
 pub mod tunnel;
 
 use crate::args::WantedArgs;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use uts_end::{output, signals};
 
 /// Why a command did not succeed.
@@ -99,13 +100,28 @@ fn limits(option: &str, names: &[&str], value: Option<&str>) -> Result<Vec<(Stri
 /// Waits for Ctrl-C, a request to end, or the end of the terminal. A second signal ends the process
 /// at once.
 pub async fn interrupted() {
+    interrupted_or(None).await
+}
+
+/// The same; but if there is somebody to be told of it, SIGHUP tells that settings are to be read
+/// again. Signals are caught from now on, before it is waited.
+pub fn interrupted_or(reload: Option<mpsc::Sender<()>>) -> impl Future<Output = ()> {
     let (end, ends) = oneshot::channel();
-    let caught = signals::on_end(move || {
+    let end = move || {
         // If nobody waits any more, the command is ending already.
         let _ = end.send(());
-    });
-    // Where signals cannot be caught they end the process by themselves.
-    if caught.is_err() || ends.await.is_err() {
-        std::future::pending().await
+    };
+    let caught = match reload {
+        None => signals::on_end(end),
+        // One that waits is enough.
+        Some(reload) => signals::on_end_or_reload(end, move || {
+            let _ = reload.try_send(());
+        }),
+    };
+    async move {
+        // Where signals cannot be caught they end the process by themselves.
+        if caught.is_err() || ends.await.is_err() {
+            std::future::pending().await
+        }
     }
 }

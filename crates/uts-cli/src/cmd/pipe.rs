@@ -1,16 +1,23 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
+use super::tunnel::server;
 use super::{Failure, beside, interrupted, properties, reach};
 use crate::args::PipeArgs;
-use crate::link::{ConnectOptions, Link, LinkEvent, Transport};
+use crate::link::{ConnectOptions, ExchangeStep, Link, LinkEvent, Transport};
 use crate::pipe;
 use crate::stream;
-use crate::ui::lines;
+use crate::ui::Ui;
+use crate::ui::bounded::{Bounded, LINES_MAX};
+use crate::ui::log::{Filter, Log};
+use crate::ui::record::{Peer, Record};
 use bytes::Bytes;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::Level;
 use uts::files::Flows;
 use uts_end::output::{self, Output};
 
@@ -33,12 +40,18 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = pipe::SERVICE;
     options.silence_max = args.silence;
+    let log = Log::new(false, Filter::new(args.more.verbose, args.quiet).map_err(Failure::Usage)?);
+    let log = Arc::new(log);
+    let bounded = Bounded::alone(log.clone(), LINES_MAX);
+    log.listen(bounded.clone());
+    let log: Arc<dyn Ui> = bounded;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
     let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
     // Nobody is asked, and nothing is learnt, beside.
     let again = ConnectOptions { interactive: false, accept_new: false, qlog: None, ..options.clone() };
-    let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
+    let (server, since) = (server(&host), Instant::now());
+    let telling = tokio::spawn(tell(link.events(), server.clone(), log.clone(), |_| {}));
     let flows = link.flows();
     let carried = tokio::select! {
         carried = carry(&*flows, &args.service, standard_input()) => carried,
@@ -47,6 +60,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
         () = beside::look(transport, &host, &again, &link) => Ok(()),
     };
     telling.abort();
+    let (bytes, lasted) = (Some(link.content_bytes()), Some(since.elapsed()));
     let ended = match carried {
         Ok(()) => Ok(()),
         Err(End::Interrupted) => Err(Failure::interrupted()),
@@ -61,15 +75,35 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
         // It has been noted, and told if it is not the reader's business: see `output::status`.
         Err(End::Unread) => Ok(()),
     };
+    let why = ended.as_ref().err().and_then(Failure::line).unwrap_or("both ends are done");
+    let stream = Record { level: Level::DEBUG, event: "stream", step: "closed", ..Record::default() };
+    let peer = Some(&server);
+    log.record(&Record { peer, place: &args.service, bytes, lasted, line: why, ..stream });
     link.close(0, "done").await;
     ended
 }
 
 /// Tells what happens to the connection. Standard output is the service's.
-pub(super) async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: String, quiet: bool) {
+/// `note` is given each step of an exchange.
+pub(super) async fn tell(
+    mut events: mpsc::UnboundedReceiver<LinkEvent>,
+    server: Peer,
+    log: Arc<dyn Ui>,
+    note: impl Fn(&ExchangeStep),
+) {
     while let Some(event) = events.recv().await {
-        if let Some((_, line)) = event.notice().filter(|_| !quiet) {
-            lines::tell(format_args!("{host}: {line}"));
+        match event {
+            LinkEvent::Exchange(step) => {
+                note(&step);
+                let (line, step) = (&step.describe(), step.step);
+                let record = Record { level: Level::DEBUG, event: "exchange", step, ..Record::default() };
+                log.record(&Record { peer: Some(&server), line, ..record });
+            }
+            event => {
+                if let Some((step, line)) = event.notice() {
+                    log.notice(Some(&server), step, &line);
+                }
+            }
         }
     }
 }

@@ -5,35 +5,47 @@ mod clients;
 mod inventory;
 mod limits;
 mod listen;
+mod reload;
+mod settings;
 mod watch;
 
 use super::meter::Meter;
-use super::{Failure, interrupted, properties};
+use super::{Failure, interrupted_or, properties};
 use crate::args::ServeArgs;
 pub use crate::confine::Confined;
 use crate::control::Control;
 use crate::dial::Budget;
-use crate::link::{self, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
+use crate::link::{
+    self, Limits, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport, TurnedAway,
+};
 use crate::perf;
 use crate::pipe::{self, Permitted};
 use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::bounded::Bounded;
-use crate::ui::{self, Served, Start, Ui};
+use crate::ui::log::{Filter, Log};
+use crate::ui::record::{Peer, Record};
+use crate::ui::{Served, Start, Ui};
 use clients::Clients;
 use inventory::Inventory;
 pub use limits::{confine_to, system_files};
 use listen::Wrong;
+use reload::Running;
+pub use reload::Source;
 use sd_notify::NotifyState;
+pub use settings::Settings;
+use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::sync::watch::{self as state, Receiver};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use uts::files::{Client, ServeOptions, Service};
+use tokio::time::{Instant, timeout};
+use uts::files::{Client, Service};
 use uts::ledger::{self, Ledger, Payer};
 use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
 use uts_units::show;
@@ -42,6 +54,9 @@ use watch::Watch;
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
+
+/// Lines in a minute about what libraries tell of themselves.
+const LIBRARY_LINES_MAX: usize = 120;
 
 /// Said of a client, and to it, that `uts ctl` has ended.
 const ENDED: &str = "ended by the operator of the server";
@@ -52,12 +67,22 @@ const ENDED: &str = "ended by the operator of the server";
 /// See [`Failure`].
 pub async fn run<T: Transport>(
     transport: &T,
-    args: &ServeArgs,
+    settings: Option<Settings>,
     confined: Result<Confined, Failure>,
 ) -> Result<(), Failure> {
-    let ui = ui::choose(args.json, args.quiet, false);
+    let Some(settings) = settings else { return Err(Failure::Usage("nothing is served".into())) };
+    let args = &settings.args;
+    let log =
+        Arc::new(Log::new(args.json, Filter::new(args.more.verbose, args.quiet).map_err(Failure::Usage)?));
+    let ui: Arc<dyn Ui> = log.clone();
     let result = match confined {
-        Ok(confined) => serve(transport, args, ui.clone(), confined, interrupted()).await,
+        Ok(confined) => {
+            log.listen(Bounded::alone(ui.clone(), LIBRARY_LINES_MAX));
+            let (reload, wanted) = mpsc::channel(1);
+            let source = Source { words: crate::words_of_command().collect(), wanted };
+            let interrupt = interrupted_or(args.config.is_some().then_some(reload));
+            serve(transport, settings, source, ui.clone(), confined, interrupt).await
+        }
         Err(failure) => Err(failure),
     };
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
@@ -68,6 +93,11 @@ pub async fn run<T: Transport>(
 
 /// Refuses options that leave open who may do what they allow.
 fn check(args: &ServeArgs) -> Result<(), Failure> {
+    let leads = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
+    if args.dir.is_none() && !leads && !args.perf {
+        let why = "nothing is served: say what, by --dir, --pipe, --forward, --listen-forward or --perf";
+        return Err(Failure::Usage(why.into()));
+    }
     if args.writable && !args.anyone && args.authorized_keys.is_none() {
         let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
@@ -90,18 +120,20 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
 /// Serves until `interrupt` ends.
 pub(crate) async fn serve<T: Transport>(
     transport: &T,
-    args: &ServeArgs,
+    settings: Settings,
+    mut source: Source,
     ui: Arc<dyn Ui>,
     confined: Confined,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
+    let args = &settings.args.clone();
     check(args)?;
     tunnel::make_room_for_sockets();
     let budget = ledger::Budget::of_process();
     let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
     let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
     let ledger = Ledger::of_server(&budget);
-    let offer = offer(args, &ledger)?;
+    let mut running = Running::new(settings, confined.files, &ledger)?;
     let bounded = Bounded::new(ui.clone(), &ledger);
     let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);
     let mut watch = Watch::new(&ledger);
@@ -125,20 +157,31 @@ pub(crate) async fn serve<T: Transport>(
     if let Some(control) = control {
         controls.spawn(control.serve(present.clone()));
     }
+    let without_place = Arc::new(AtomicU64::new(0));
+    let metrics = Metered::begin(args, &present, &without_place, &*ui, &mut controls).await?;
     let (stop, stopping) = state::channel(false);
     let mut clients = JoinSet::new();
     let ended = loop {
         tokio::select! {
             () = &mut interrupt => break Ok(()),
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
-            () = watch.next() => watch.tell(&*ui, &left_out, clients.len()),
+            () = source.wanted() => reload(&source.words, &mut running, &listener, &*ui),
+            () = watch.next() => {
+                watch.tell(&*ui, &left_out, clients.len());
+                without_place.store(listener.refused(), Relaxed);
+                metrics.look(&present);
+            }
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
                     let payers = (ledger.clone(), present.clone());
-                    clients.spawn(serve_client(offer.clone(), payers, link, ui.clone(), stopping.clone()));
+                    clients.spawn(serve_client(running.offer.clone(), payers, link, ui.clone(), stopping.clone()));
                     watch.on_client(clients.len());
                 }
-                Some(Err(why)) => ui.connection("refused", "a client", &why),
+                Some(Err(TurnedAway { peer, why })) => {
+                    let has_key = peer.as_ref().is_some_and(|peer| peer.key.is_some());
+                    present.refused(if has_key { "key" } else { "handshake" });
+                    tell(&*ui, "refused", peer.as_ref(), &why);
+                }
                 None => break Err(Failure::Failed("the socket was closed".into())),
             },
         }
@@ -172,39 +215,104 @@ fn tell_manager(state: &NotifyState<'_>) {
     let _ = sd_notify::notify(std::slice::from_ref(state));
 }
 
-/// What a client may ask for.
+/// Figures for Prometheus, if they are wanted.
+struct Metered {
+    #[cfg(feature = "metrics")]
+    told: Option<Arc<crate::metrics::Metrics>>,
+}
+
+impl Metered {
+    /// Tells figures where the options say. `without_place`: clients that the socket has refused.
+    #[cfg(feature = "metrics")]
+    async fn begin(
+        args: &ServeArgs,
+        present: &Arc<Clients>,
+        without_place: &Arc<AtomicU64>,
+        ui: &dyn Ui,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Metered, Failure> {
+        let Some(place) = args.metrics else { return Ok(Metered { told: None }) };
+        let told = Arc::new(crate::metrics::Metrics::bind(place).await.map_err(Failure::Failed)?);
+        let address = told.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
+        ui.notice(None, "metrics", &format!("figures for Prometheus are at http://{address}/metrics"));
+        if !address.ip().is_loopback() {
+            ui.warning(&format!(
+                "--metrics: whoever reaches {address} reads them; nobody is asked for a key"
+            ));
+        }
+        let (present, without_place) = (present.clone(), without_place.clone());
+        tasks.spawn(told.clone().serve(move || present.figures(without_place.load(Relaxed))));
+        Ok(Metered { told: Some(told) })
+    }
+
+    /// The same, of a program without figures.
+    #[cfg(not(feature = "metrics"))]
+    async fn begin(
+        args: &ServeArgs,
+        _: &Arc<Clients>,
+        _: &Arc<AtomicU64>,
+        _: &dyn Ui,
+        _: &mut JoinSet<()>,
+    ) -> Result<Metered, Failure> {
+        match args.metrics {
+            None => Ok(Metered {}),
+            Some(_) => {
+                Err(Failure::Usage("--metrics: this program was built without (feature `metrics`)".into()))
+            }
+        }
+    }
+
+    /// Looks at round trips.
+    fn look(&self, present: &Clients) {
+        #[cfg(feature = "metrics")]
+        if let Some(told) = &self.told {
+            told.round_trips(present.round_trips().into_iter());
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = present;
+    }
+}
+
+/// Takes over settings that were read again, or tells why not.
+fn reload(words: &[OsString], running: &mut Running, listener: &impl Listener, ui: &dyn Ui) {
+    let adjust = |before: &ServeArgs, next: &ServeArgs| {
+        if let Some(file) =
+            next.authorized_keys.as_ref().filter(|_| before.authorized_keys != next.authorized_keys)
+        {
+            listener.set_authorized_keys(file)?;
+        }
+        listener.set_limits(limits_of(next));
+        Ok(())
+    };
+    let taken = Settings::read(words).and_then(|next| running.take(&next, adjust));
+    match taken {
+        Ok(line) => ui.notice(None, "reloaded", &line),
+        Err(why) => {
+            for line in why.lines() {
+                ui.error(line);
+            }
+            ui.error("the settings were not read again: those before stay");
+        }
+    }
+}
+
+/// Most connections at once, as the options have it.
+fn limits_of(args: &ServeArgs) -> Limits {
+    let [all, per_address, per_key] =
+        [args.max_connections, args.max_per_address, args.max_per_key].map(|most| most as usize);
+    Limits { all, per_address, per_key }
+}
+
+/// Something that a client may ask for.
 enum Offered {
     Files(Service),
-    Pipes(Arc<Permitted>),
-    Tunnels(Arc<Permits>, Arc<Places>),
-    Perf(perf::Server),
+    Pipes(Receiver<Arc<Permitted>>),
+    Tunnels(Receiver<Arc<Permits>>, Arc<Places>),
+    Perf(Arc<perf::Server>),
 }
 
-/// What clients may ask for, by its name.
+/// All that clients may ask for, by its name.
 type Offer = Services<Offered>;
-
-fn offer(args: &ServeArgs, ledger: &Ledger) -> Result<Offer, Failure> {
-    let options =
-        ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
-    let mut offer = Services::new();
-    if let Some(dir) = &args.dir {
-        let service = Service::open(dir, options);
-        let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
-        offer = offer.with("", Offered::Files(service.charged_to(ledger)));
-    }
-    let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
-    if !pipes.is_empty() {
-        offer = offer.with(pipe::SERVICE, Offered::Pipes(Arc::new(pipes)));
-    }
-    let permits = Permits { connect: args.forward.clone(), listen: args.listen_forward.clone() };
-    if !permits.is_empty() {
-        offer = offer.with(tunnel::SERVICE, Offered::Tunnels(Arc::new(permits), Arc::default()));
-    }
-    if args.perf {
-        offer = offer.with(perf::SERVICE, Offered::Perf(perf::Server::default()));
-    }
-    Ok(offer)
-}
 
 async fn serve_client<L: Link>(
     offer: Offer,
@@ -214,6 +322,7 @@ async fn serve_client<L: Link>(
     mut stopping: Receiver<bool>,
 ) {
     let (address, fingerprint) = link.peer();
+    let peer = Peer::client(&address, fingerprint.as_deref(), &link.service());
     let offered = match offer.find(&link.service()) {
         Ok(offered) => offered,
         Err(NoSuchService(asked)) => {
@@ -222,19 +331,24 @@ async fn serve_client<L: Link>(
             } else {
                 NoSuchService(asked).to_string()
             };
-            ui.connection("refused", &address, &why);
+            present.refused("service");
+            tell(&*ui, "refused", Some(&peer), &why);
             return link.close(NO_SUCH_SERVICE, &why).await;
         }
     };
-    ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
-    let entered = present.enter(&address, fingerprint.as_deref(), &link.service());
-    let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
+    tell(&*ui, "connected", Some(&peer), fingerprint.as_deref().unwrap_or_default());
+    let since = Instant::now();
+    let live = present.streams(&ui, &peer);
+    let meter = Meter::new(link.clone(), ui.clone(), Some(peer.clone()));
+    let counted = present.clone();
+    meter.on_exchange(move |step| counted.exchanged(step.step));
+    let entered = present.enter(&peer, live.clone(), meter.clone());
     let telling = meter.run();
     let flows = link.flows();
     // Clients with keys are told apart by them, others by where they are.
-    let payer = ledger.payer(fingerprint.as_deref().unwrap_or_else(|| host(&address)));
+    let payer = ledger.payer(fingerprint.as_deref().unwrap_or_else(|| peer.host()));
     let budget = Budget(payer.clone());
-    let client = Client { key: fingerprint, address: host(&address).to_owned() };
+    let client = Client { key: fingerprint.clone(), address: peer.host().to_owned() };
     // Of this transport, whose flows may be of messages, or have properties of their own.
     let connection = || link.connection().ok_or_else(|| "this transport carries none of it".to_owned());
     let words = |error: io::Error| error.to_string();
@@ -243,35 +357,44 @@ async fn serve_client<L: Link>(
             Offered::Files(files) => {
                 files.serve(&*flows, client, meter.clone()).await.map_err(|e| e.to_string())
             }
-            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows, budget).await.map_err(words),
+            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows, budget, live).await.map_err(words),
             Offered::Tunnels(permits, places) => {
                 let judge = Judge::Server(permits.clone(), places.clone(), connection()?.peer_fingerprint());
-                let client = address.clone();
-                let ui = ui.clone();
-                let say = move |line: &str| ui.notice(Some(&client), "tunnel", line);
-                let teller = tunnel::Teller::new(tunnel::TOLD_MAX, say);
-                let exit = Exit::new(connection()?, judge, Arc::default(), teller, budget);
+                let (ui, peer) = (ui.clone(), peer.clone());
+                let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "tunnel", line));
+                let exit = Exit::new(connection()?, judge, live, teller, budget);
                 exit.serve().await.map_err(words)
             }
-            Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &address).await,
+            Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &peer).await,
         }
     };
     // It lives until the client is told: flows that it drops are reset, and the client would hear
     // that first.
     tokio::pin!(serving);
     let served = tokio::select! {
-        served = &mut serving => Some(served),
-        () = entered.ended() => Some(Err(ENDED.to_owned())),
-        _ = stopping.wait_for(|&stop| stop) => None,
+        served = &mut serving => Ok(served),
+        () = entered.ended() => Err((0, ENDED)),
+        _ = stopping.wait_for(|&stop| stop) => Err((STOPPING, "the server is stopping")),
     };
     telling.abort();
-    let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
-    if !matches!(offered, Offered::Perf(_)) {
+    if served.is_ok() && !matches!(offered, Offered::Perf(_)) {
         meter.sample();
     }
-    let why = served.err().unwrap_or_default();
-    ui.connection("gone", &address, &why);
-    link.close(0, if why == ENDED { ENDED } else { "done" }).await;
+    // Why the connection has ended says more than what that was for who served it.
+    let why = match &served {
+        Ok(served) => link.broken().map(|broken| broken.why).or(served.clone().err()).unwrap_or_default(),
+        Err((_, why)) => (*why).to_owned(),
+    };
+    let (bytes, lasted) = (Some(link.content_bytes()), Some(since.elapsed()));
+    let gone = Record { event: "connection", step: "gone", peer: Some(&peer), ..Record::default() };
+    ui.record(&Record { bytes, lasted, line: &why, ..gone });
+    let (code, said) = served.map_or_else(|ended| ended, |_| (0, "done"));
+    link.close(code, said).await;
+}
+
+/// Tells what becomes of a client.
+fn tell(ui: &dyn Ui, step: &str, peer: Option<&Peer>, line: &str) {
+    ui.record(&Record { event: "connection", step, peer, line, ..Record::default() });
 }
 
 /// Measures for a client, and tells what came of it.
@@ -280,7 +403,7 @@ async fn measure(
     connection: Arc<uts::Connection>,
     payer: &Payer,
     ui: &dyn Ui,
-    address: &str,
+    peer: &Peer,
 ) -> Result<(), String> {
     let measured = server.serve(connection, payer).await.map_err(|error| error.to_string())?;
     let kind = measured.request.workload.kind();
@@ -289,14 +412,9 @@ async fn measure(
         let goodput =
             half.sum("goodput").map_or_else(String::new, |bps| format!(", {}", show::bits_per_second(bps)));
         let why = half.cut_short().map_or_else(String::new, |why| format!("; {why}"));
-        ui.notice(Some(address), "perf", &format!("{kind} {way} it{goodput}{why}"));
+        ui.notice(Some(peer), "perf", &format!("{kind} {way} it{goodput}{why}"));
     }
     Ok(())
-}
-
-/// An address without its port.
-fn host(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 async fn look(args: &ServeArgs) -> Result<Inventory, Failure> {
@@ -375,9 +493,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         addresses,
         identity,
         authorized_keys: args.authorized_keys.clone(),
-        connections_max: args.max_connections as usize,
-        connections_per_address_max: args.max_per_address as usize,
-        connections_per_key_max: args.max_per_key as usize,
+        limits: limits_of(args),
         properties: properties(&args.wanted)?,
         qlog: args.log.dir(),
         silence_max: if args.pipe.is_empty() && !may_tunnel { Duration::ZERO } else { args.silence },

@@ -6,18 +6,21 @@ use crate::args::TunnelArgs;
 use crate::config::Config;
 use crate::control::Control;
 use crate::dial::Budget;
-use crate::link::{Broken, ConnectOptions, Link, Transport};
+use crate::link::{Broken, ConnectOptions, ExchangeStep, Link, Transport};
 use crate::stream;
 use crate::target::Host;
 use crate::tunnel::board::Board;
 use crate::tunnel::entry::{Entry, Socket};
 use crate::tunnel::exit::{Exit, Goal, Judge};
 use crate::tunnel::forward::{self, Forward};
-use crate::tunnel::live::Live;
+use crate::tunnel::live::{Live, Told};
 use crate::tunnel::permit::addresses_to_listen;
 use crate::tunnel::wire::{Asked, Opening};
 use crate::tunnel::{self, Teller, Wants};
-use crate::ui::lines;
+use crate::ui::Ui;
+use crate::ui::bounded::{Bounded, LINES_MAX};
+use crate::ui::log::{Filter, Log};
+use crate::ui::record::Peer;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +28,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tracing::Level;
 use uts::ledger::{self, Ledger, Resource};
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
 
@@ -52,7 +56,12 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
     options.silence_max = args.silence;
     options.flows_max = Some(tunnel::FLOWS_MAX);
     tunnel::make_room_for_sockets();
-    let run = Run::new(transport, args, host, options).await?;
+    let log = Log::new(false, Filter::new(args.more.verbose, args.quiet).map_err(Failure::Usage)?);
+    let log = Arc::new(log);
+    let bounded = Bounded::alone(log.clone(), LINES_MAX);
+    log.listen(bounded.clone());
+    let log: Arc<dyn Ui> = bounded;
+    let run = Run::new(transport, args, host, options, log).await?;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
     tokio::select! {
@@ -93,6 +102,7 @@ struct Run<'a, T: Transport> {
     args: &'a TunnelArgs,
     host: Host,
     options: ConnectOptions,
+    log: Arc<dyn Ui>,
     board: Arc<Board>,
     now: watch::Sender<Option<Connection>>,
     /// Properties asked of the forwards of the server, in their order.
@@ -112,12 +122,14 @@ impl<'a, T: Transport> Run<'a, T> {
         args: &'a TunnelArgs,
         host: Host,
         options: ConnectOptions,
+        log: Arc<dyn Ui>,
     ) -> Result<Self, Failure> {
-        let quiet = args.quiet;
-        let teller = Teller::new(usize::MAX, |line| lines::fail(line));
+        let fails = log.clone();
+        let teller = Teller::new(move |line| fails.error(line));
         let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
         let (now, connections) = watch::channel(None);
-        let live = Arc::new(Live::default());
+        let told = Told { ui: log.clone(), peer: server(&host), level: Level::DEBUG, audit: None };
+        let live = Live::new(Arc::default(), told);
         let room = Ledger::of(Resource::Requests, tunnel::CONNECTIONS_MAX, false);
         let ledger = Ledger::of_client(&ledger::Budget::of_process());
         let mut listening = JoinSet::new();
@@ -134,9 +146,7 @@ impl<'a, T: Transport> Run<'a, T> {
                 forward::Goal::Any => (None, "wherever is asked (SOCKS5)".to_owned()),
             };
             let name = format!("{}{address}", forward.protocol.prefix());
-            if !quiet {
-                lines::tell(format_args!("{name} leads to {to} by {host}"));
-            }
+            log.notice(None, "leads", &format!("{name} leads to {to} by {host}"));
             forwards.push((name.clone(), to.clone(), wants.clone()));
             let (room, budget) = (room.payer(&name), Budget(ledger.payer(&name)));
             let (live, teller) = (live.clone(), teller.clone());
@@ -153,14 +163,14 @@ impl<'a, T: Transport> Run<'a, T> {
             forwards.push((name_of(forward, &host), goal(forward).to_string(), wants.clone()));
             remote.push(wants);
         }
-        let changed = Mutex::default();
-        let board = Arc::new(Board { host: host.to_string(), forwards, live, connections, changed });
+        let (changed, last) = (Mutex::default(), Mutex::default());
+        let board = Arc::new(Board { host: host.to_string(), forwards, live, connections, changed, last });
         if let Some(control) = control {
             listening.spawn(control.serve(board.clone()));
         }
         let link = Mutex::default();
         let _listening = listening;
-        Ok(Run { transport, args, host, options, board, now, remote, teller, ledger, link, _listening })
+        Ok(Run { transport, args, host, options, log, board, now, remote, teller, ledger, link, _listening })
     }
 
     /// Keeps a connection to the server for as long as there is patience. The first is waited for
@@ -207,9 +217,7 @@ impl<'a, T: Transport> Run<'a, T> {
     }
 
     fn tell(&self, line: &str) {
-        if !self.args.quiet {
-            lines::tell(format_args!("{}: {line}", self.host));
-        }
+        self.log.notice(Some(&server(&self.host)), "tunnel", line);
     }
 
     async fn connect(&self) -> Result<T::Link, Broken> {
@@ -229,7 +237,11 @@ impl<'a, T: Transport> Run<'a, T> {
         };
         // All that is spawned here ends with this connection.
         let mut tasks = JoinSet::new();
-        tasks.spawn(super::pipe::tell(link.events(), self.host.to_string(), self.args.quiet));
+        let board = self.board.clone();
+        let note = move |step: &ExchangeStep| {
+            board.last.lock().unwrap_or_else(PoisonError::into_inner).note(step);
+        };
+        tasks.spawn(super::pipe::tell(link.events(), server(&self.host), self.log.clone(), note));
         let goals = self.args.remote.iter().zip(&self.remote).map(|(forward, wants)| Goal {
             name: name_of(forward, &self.host),
             protocol: forward.protocol,
@@ -279,6 +291,11 @@ impl<'a, T: Transport> Run<'a, T> {
         };
         Ok((link.broken().unwrap_or_else(|| Broken::for_good(reason.to_string())), true))
     }
+}
+
+/// The server, as it was named.
+pub(super) fn server(host: &Host) -> Peer {
+    Peer { address: host.to_string(), ..Peer::default() }
 }
 
 /// The name of a forward of the server: it is there that it listens.

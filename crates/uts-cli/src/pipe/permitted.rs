@@ -61,11 +61,6 @@ impl Permitted {
         Ok(Permitted(all))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The host, without brackets, and the port at which a service is.
     ///
     /// # Errors
@@ -122,6 +117,5 @@ mod tests {
         assert_eq!(permitted.to_string(), "git (127.0.0.1:9418), six ([::1]:80), ssh (127.0.0.1:22)");
         let twice = ["ssh=22", "ssh=23"].map(|text| text.parse().unwrap());
         assert!(Permitted::new(&twice).unwrap_err().contains("both"));
-        assert!(Permitted::default().is_empty());
     }
 }

@@ -4,6 +4,7 @@ use super::live::Live;
 use super::wire::{Asked, Opening};
 use super::{Connections, Wants, is_for_peer};
 use crate::control::{Controlled, Request};
+use crate::link::Sentence;
 use crate::stream;
 use serde_json::{Value, json};
 use std::io;
@@ -23,13 +24,19 @@ pub struct Board {
     pub connections: Connections,
     /// What was asked of the connection while it ran, for those that follow it.
     pub changed: Mutex<Vec<(String, String)>>,
+    /// The last exchange.
+    pub last: Mutex<Sentence>,
 }
 
 impl Controlled for Board {
     async fn carry_out(&self, request: Request) -> Result<Value, String> {
         match request {
             Request::List => Ok(self.list()),
-            Request::Set { name, value, forward: Some(forward) } => {
+            Request::Audit => Err("a tunnel keeps no account of places; its server does".to_owned()),
+            Request::Set { client: Some(_), .. } => {
+                Err("a tunnel has no clients; its server does".to_owned())
+            }
+            Request::Set { name, value, forward: Some(forward), .. } => {
                 let found = self.forwards.iter().find(|(name, ..)| *name == forward);
                 let (_, _, wants) = found.ok_or_else(|| {
                     let names: Vec<&str> = self.forwards.iter().map(|(name, ..)| name.as_str()).collect();
@@ -38,7 +45,7 @@ impl Controlled for Board {
                 wants.set(&name, &value)?;
                 Ok(json!({"set": name, "forward": forward}))
             }
-            Request::Set { name, value, forward: None } => self.set(name, value).await,
+            Request::Set { name, value, forward: None, .. } => self.set(name, value).await,
             Request::End { id } if self.live.end(id) => Ok(json!({"ended": id})),
             Request::End { id } => Err(format!("no connection {id}")),
         }
@@ -55,6 +62,7 @@ impl Board {
                 "address": connection.remote_addr().map(|address| address.to_string()),
                 "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
                 "exchanges": stats.exchanges,
+                "last_exchange": self.last.lock().unwrap_or_else(PoisonError::into_inner).fields(),
                 "properties": connection.requirements().settings(),
                 "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
             })

@@ -189,7 +189,8 @@ pub async fn enter(
     // All that follows is worth nothing without it.
     let sent = send.send_message(message(OPENING, [&opening, &first]), MessageOptions::default()).await;
     sent.map_err(|error| error.to_string())?;
-    let entered = entry.live.enter([entry.name.clone(), from.to_string(), to], &connection, send.id());
+    let entered =
+        entry.live.enter([entry.name.clone(), from.to_string(), to], Some((&connection, send.id())));
     entered.carried().sent.fetch_add(first.len() as u64, Relaxed);
     let told = (entry.teller.as_ref(), entry.name.as_str());
     relay(local, send, recv, &asking, &entered, Some(told)).await;
@@ -200,6 +201,7 @@ pub async fn enter(
 pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: Bytes) -> io::Result<()> {
     let begun = timeout(REQUEST_MAX, begin(&mut recv, first)).await;
     let (opening, early) = begun.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let place = opening.asked.to_string();
     let prepared = async {
         let room = exit.room()?;
         let way = exit.way(&opening.asked, opening.properties).await?;
@@ -210,6 +212,7 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
     let (_room, way, asking, socket) = match prepared.await {
         Ok(prepared) => prepared,
         Err(refused) => {
+            exit.live().refused(&place, &refused.why);
             let asking = super::Wants::default().options(exit.connection(), Protocol::Udp);
             asking.and_then(|asking| asking.apply(&send)).map_err(io::Error::other)?;
             let why = message(REFUSED, [refused.to_string().as_bytes(), &[]]);
@@ -219,7 +222,7 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
         }
     };
     asking.apply(&send).map_err(io::Error::other)?;
-    let entered = exit.live().enter([way.name, way.from, way.to], exit.connection(), send.id());
+    let entered = exit.live().enter([way.name, way.from, way.to], Some((exit.connection(), send.id())));
     let mut local = Local::Own(socket);
     for datagram in early {
         entered.carried().received.fetch_add(datagram.len() as u64, Relaxed);
@@ -327,7 +330,7 @@ async fn relay(
 ) {
     let carried = entered.carried();
     let mut space = Vec::new();
-    loop {
+    let why = loop {
         tokio::select! {
             received = recv.recv_message() => match received {
                 Ok(Some(message)) => match message.split_first() {
@@ -342,14 +345,15 @@ async fn relay(
                         if let Some((teller, name)) = told {
                             teller.tell(name, &String::from_utf8_lossy(why));
                         }
-                        break;
+                        break "the other end refuses it";
                     }
-                    _ => break,
+                    _ => break "the other end says what is no datagram",
                 },
-                Ok(None) | Err(_) => break,
+                Ok(None) => break "the other end wants no more",
+                Err(_) => break "the flow is broken",
             },
             datagram = local.next(&mut space) => {
-                let Some(datagram) = datagram else { break };
+                let Some(datagram) = datagram else { break "others have taken its room" };
                 let sent = send.send_message(message(DATAGRAM, [&datagram, &[]]), asking.message());
                 // A flow that is full takes none: what waits there is older, and more than enough.
                 match timeout(Duration::ZERO, sent).await {
@@ -357,13 +361,14 @@ async fn relay(
                         carried.sent.fetch_add(datagram.len() as u64, Relaxed);
                     }
                     Ok(Err(WriteError::TooLarge { .. })) | Err(_) => {}
-                    Ok(Err(_)) => break,
+                    Ok(Err(_)) => break "the flow is broken",
                 }
             }
-            () = tokio::time::sleep(IDLE) => break,
-            () = entered.ended() => break,
+            () = tokio::time::sleep(IDLE) => break "nothing has moved for a minute",
+            () = entered.ended() => break "ended by the operator",
         }
-    }
+    };
+    carried.because(why);
     // The other end is told by that, if it is there.
     let _ = send.finish();
 }

@@ -336,7 +336,7 @@ impl Entry {
         (arrived, early): (&mut Arrived, &mut Early),
     ) -> Result<Made, Unmade> {
         let (asking, mut send, mut recv) = self.open(asked, connection).await?;
-        let entered = self.live.enter(names.clone(), connection, send.id());
+        let entered = self.live.enter(names.clone(), Some((connection, send.id())));
         match arrived {
             // It is connected as far as it knows: what it says goes out at once, and is held by the
             // other end until that has connected it.

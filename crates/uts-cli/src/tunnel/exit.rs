@@ -33,8 +33,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(25);
 
 /// Where what a peer asks for may lead.
 pub enum Judge {
-    /// A server: where its permits say, for a client of this key; and the places that clients hold.
-    Server(Arc<Permits>, Arc<Places>, Option<Fingerprint>),
+    /// A server: where its permits say at the time, for a client of this key; and the places that
+    /// clients hold.
+    Server(watch::Receiver<Arc<Permits>>, Arc<Places>, Option<Fingerprint>),
     /// A client: where its own forwards lead, by their numbers.
     Client(Vec<Goal>),
 }
@@ -136,6 +137,7 @@ impl Exit {
             Ok(opening) => opening.map_err(|error| Refused::absent(error.to_string())),
             Err(_) => Err(Refused::absent("nothing was asked in time")),
         };
+        let place = opening.as_ref().map_or_else(|_| String::new(), |opening| opening.asked.to_string());
         let served = match opening {
             Ok(Opening { asked: Asked::Listen(protocol, number, place), properties }) => {
                 self.listen(protocol, number, &place, properties, &mut send, &mut recv).await
@@ -148,6 +150,7 @@ impl Exit {
             Err(refused) => Ok(Err(refused)),
         };
         if let Err(refused) = served? {
+            self.live.refused(&place, &refused.why);
             stream::answer(&mut send, Err(&refused)).await?;
         }
         send.shutdown().await
@@ -159,12 +162,8 @@ impl Exit {
         match (asked, &self.judge) {
             (Asked::Connect(protocol, place), Judge::Server(permits, _, key)) => {
                 let wants = wants_of_peer(self.connection.requirements_at_first(), properties)?;
-                let addresses = permits.addresses(*protocol, place, *key, &self.budget).await;
-                let addresses = addresses.inspect_err(|refused| {
-                    if refused.kind == Kind::Forbidden {
-                        self.teller.tell("refused", &refused.why);
-                    }
-                })?;
+                let permits = permits.borrow().clone();
+                let addresses = permits.addresses(*protocol, place, *key, &self.budget).await?;
                 let to = format!("{}{place}", protocol.prefix());
                 Ok(Way { name: to.clone(), from: from(), to, addresses, wants })
             }
@@ -194,12 +193,9 @@ impl Exit {
             let socket = self.budget.socket()?;
             Ok(Room { _connection: connection, _socket: socket })
         });
-        taken.map_err(|full| {
-            let why = format!("there is no room at the other end: {full}");
-            if full.is_news {
-                self.teller.tell("refused", &full.to_string());
-            }
-            Refused { kind: Kind::NoRoom, why }
+        taken.map_err(|full| Refused {
+            kind: Kind::NoRoom,
+            why: format!("there is no room at the other end: {full}"),
         })
     }
 
@@ -250,7 +246,12 @@ impl Exit {
             Err(refused) => return Ok(Err(refused)),
         };
         stream::answer(send, Ok("")).await?;
-        let entered = self.live.enter([way.name, way.from, way.to], &self.connection, send.id());
+        // A name may lead anywhere: where it led is said as well.
+        let to = match socket.peer_addr() {
+            Ok(at) if !way.to.ends_with(&at.to_string()) => format!("{} ({at})", way.to),
+            _ => way.to,
+        };
+        let entered = self.live.enter([way.name, way.from, to], Some((&self.connection, send.id())));
         entered.join(socket, send, recv, &[], &asking).await.map(Ok)
     }
 
@@ -268,9 +269,7 @@ impl Exit {
             let Judge::Server(permits, places, key) = &self.judge else {
                 return Err(Refused::forbidden("a client listens nowhere for its server"));
             };
-            let addresses = permits.listening(protocol, place, *key).inspect_err(|refused| {
-                self.teller.tell("refused", &refused.to_string());
-            })?;
+            let addresses = permits.borrow().listening(protocol, place, *key)?;
             let room = self.listeners.clone().try_acquire_owned().map_err(|_| {
                 let why = format!("{LISTENERS_MAX} places are listened at, which is the most");
                 Refused { kind: Kind::NoRoom, why }

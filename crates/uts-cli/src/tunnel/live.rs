@@ -1,7 +1,11 @@
-//! What a tunnel carries at the moment, to be looked at while it runs.
+//! Streams and datagrams that are carried at present, so that they can be looked at, ended, and
+//! told of when they have ended.
 
 use super::Asking;
+use super::audit::{Audit, Met};
 use crate::stream::{self, Pace};
+use crate::ui::Ui;
+use crate::ui::record::{Peer, Record};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -12,18 +16,33 @@ use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::Level;
+use uts::printable::words;
 use uts::{Connection, Direction, FlowId, SendFlow};
 
-/// All connections that are carried.
+/// All streams of one peer that are carried, or of a tunnel.
 #[derive(Default)]
 pub struct Live {
-    next: AtomicU64,
+    next: Arc<AtomicU64>,
     carried: Mutex<BTreeMap<u64, Arc<Carried>>>,
+    told: Option<Told>,
+}
+
+/// Where it is told what becomes of streams.
+pub struct Told {
+    /// The log.
+    pub ui: Arc<dyn Ui>,
+    /// The other end of the connection that carries them.
+    pub peer: Peer,
+    /// Weight of a stream that has ended, or was refused.
+    pub level: Level,
+    /// The account of a server.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// One of them.
 pub struct Carried {
-    /// Of which forward it is.
+    /// Of which forward or service it is.
     pub forward: String,
     /// Who has connected.
     pub from: String,
@@ -33,26 +52,35 @@ pub struct Carried {
     pub sent: AtomicU64,
     /// Bytes that came from it.
     pub received: AtomicU64,
-    flow: FlowId,
-    connection: Connection,
+    /// The flow, if it can be looked at.
+    flow: Option<(Connection, FlowId)>,
     since: Instant,
     ends: Notify,
+    /// The reason of its end, once that is known.
+    why: Mutex<Option<String>>,
 }
 
-/// One of them, listed until it is dropped.
+/// One of them, listed until it is dropped, which is told.
 pub struct Entered {
     live: Arc<Live>,
     id: u64,
     carried: Arc<Carried>,
 }
 
+/// Said of a stream that `uts ctl` has ended.
+const ENDED: &str = "ended by the operator";
+
 impl Live {
-    /// Lists a connection.
+    /// Streams of a peer, numbered by `next`, of which is told.
+    pub fn new(next: Arc<AtomicU64>, told: Told) -> Arc<Live> {
+        Arc::new(Live { next, carried: Mutex::default(), told: Some(told) })
+    }
+
+    /// Lists a stream. `flow`: what carries it, if that can be looked at.
     pub fn enter(
         self: &Arc<Self>,
         [forward, from, to]: [String; 3],
-        connection: &Connection,
-        flow: FlowId,
+        flow: Option<(&Connection, FlowId)>,
     ) -> Entered {
         let id = self.next.fetch_add(1, Relaxed) + 1;
         let carried = Arc::new(Carried {
@@ -61,13 +89,38 @@ impl Live {
             to,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
-            flow,
-            connection: connection.clone(),
+            flow: flow.map(|(connection, flow)| (connection.clone(), flow)),
             since: Instant::now(),
             ends: Notify::new(),
+            why: Mutex::default(),
         });
         self.lock().insert(id, carried.clone());
+        let opened = Record { level: Level::DEBUG, step: "opened", place: &carried.to, ..Record::default() };
+        self.tell(opened);
+        self.note(&carried.to, Met::Reached);
         Entered { live: self.clone(), id, carried }
+    }
+
+    /// A stream to a place was refused.
+    pub fn refused(&self, place: &str, why: &str) {
+        self.note(place, Met::Refused);
+        self.tell(Record { level: self.level(), step: "refused", place, line: why, ..Record::default() });
+    }
+
+    fn note(&self, place: &str, met: Met) {
+        if let Some((told, audit)) = self.told.as_ref().and_then(|told| Some((told, told.audit.as_ref()?))) {
+            audit.note(&told.peer, place, met);
+        }
+    }
+
+    fn level(&self) -> Level {
+        self.told.as_ref().map_or(Level::DEBUG, |told| told.level)
+    }
+
+    fn tell(&self, record: Record<'_>) {
+        if let Some(told) = &self.told {
+            told.ui.record(&Record { event: "stream", peer: Some(&told.peer), ..record });
+        }
     }
 
     /// All of them, in the order in which they began.
@@ -76,10 +129,19 @@ impl Live {
         all.iter().map(|(id, carried)| carried.describe(*id)).collect()
     }
 
+    /// Number of them.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Ends one of them. False if there is none of that number.
     pub fn end(&self, id: u64) -> bool {
         let carried = self.lock().get(&id).cloned();
-        carried.map(|carried| carried.ends.notify_one()).is_some()
+        let ended = carried.map(|carried| {
+            carried.because(ENDED);
+            carried.ends.notify_one();
+        });
+        ended.is_some()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Carried>>> {
@@ -89,17 +151,25 @@ impl Live {
 
 impl Carried {
     fn describe(&self, id: u64) -> Value {
+        let look = self.flow.as_ref();
         let profile = |direction| {
-            let found = self.connection.inspect(|c| c.flow_profile(direction, self.flow)).flatten();
+            let found =
+                look.and_then(|(of, flow)| of.inspect(|c| c.flow_profile(direction, *flow)).flatten());
             found.map_or(Value::Null, |profile| profile.to_string().into())
         };
-        let priority = self.connection.inspect(|c| c.flow_priority(self.flow)).flatten();
+        let priority = look.and_then(|(of, flow)| of.inspect(|c| c.flow_priority(*flow)).flatten());
         json!({
-            "id": id, "priority": priority, "forward": self.forward, "from": self.from, "to": self.to, "flow": self.flow.0,
-            "seconds": self.since.elapsed().as_secs(),
+            "id": id, "priority": priority, "forward": self.forward, "from": self.from, "to": self.to,
+            "flow": look.map(|(_, flow)| flow.0), "seconds": self.since.elapsed().as_secs(),
             "bytes_sent": self.sent.load(Relaxed), "bytes_received": self.received.load(Relaxed),
             "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
         })
+    }
+
+    /// Says why it ends, if that was not said before.
+    pub fn because(&self, why: &str) {
+        let mut said = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        said.get_or_insert_with(|| why.to_owned());
     }
 }
 
@@ -138,10 +208,24 @@ impl Entered {
         let on_received = |bytes| {
             carried.received.fetch_add(bytes as u64, Relaxed);
         };
-        tokio::select! {
-            joined = stream::join(socket, (send, recv), stream::AHEAD_BYTES, ahead, on_sent, on_received) => joined,
+        self.carry(stream::join(socket, (send, recv), stream::AHEAD_BYTES, ahead, on_sent, on_received)).await
+    }
+
+    /// Waits until it has been carried to its end, or somebody wants it to end. How it has ended is
+    /// noted.
+    ///
+    /// # Errors
+    /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
+    pub async fn carry(&self, joined: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let joined = tokio::select! {
+            joined = joined => joined,
             () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        match &joined {
+            Ok(()) => self.carried.because("both ends are done"),
+            Err(error) => self.carried.because(&words(error)),
         }
+        joined
     }
 
     /// Waits until somebody wants it to end.
@@ -153,5 +237,20 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.live.lock().remove(&self.id);
+        let carried = &self.carried;
+        // What is given up is so with the connection that carries it.
+        carried.because("the connection has ended");
+        let why = carried.why.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+        let bytes = [carried.received.load(Relaxed), carried.sent.load(Relaxed)];
+        self.live.note(&carried.to, Met::Carried(bytes));
+        self.live.tell(Record {
+            level: self.live.level(),
+            step: "closed",
+            place: &carried.to,
+            bytes: Some(bytes),
+            lasted: Some(carried.since.elapsed()),
+            line: &why,
+            ..Record::default()
+        });
     }
 }

@@ -13,6 +13,7 @@
 
 pub mod addressed;
 pub mod associate;
+pub mod audit;
 pub mod board;
 pub mod datagrams;
 pub mod entry;
@@ -168,37 +169,31 @@ pub fn is_for_peer(name: &str) -> bool {
 }
 
 /// Tells people what goes wrong with connections, each thing once as long as nothing else goes
-/// wrong with the same forward, and no more of it than [`TOLD_MAX`].
+/// wrong with the same forward.
 pub struct Teller {
     say: Box<dyn Fn(&str) + Send + Sync>,
-    told: Mutex<(BTreeMap<String, String>, usize)>,
-    most: usize,
+    told: Mutex<BTreeMap<String, String>>,
 }
 
-/// Lines that one peer can cause at a server.
-pub const TOLD_MAX: usize = 100;
-
 impl Teller {
-    /// Lines go to `say`, `most` at most.
-    pub fn new(most: usize, say: impl Fn(&str) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Teller { say: Box::new(say), told: Mutex::default(), most })
+    /// Lines go to `say`, which bounds them.
+    pub fn new(say: impl Fn(&str) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Teller { say: Box::new(say), told: Mutex::default() })
     }
 
     /// Something has gone wrong with a forward.
     pub fn tell(&self, about: &str, line: &str) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.1 >= self.most || told.0.get(about).is_some_and(|before| before == line) {
+        if told.get(about).is_some_and(|before| before == line) {
             return;
         }
-        told.1 += 1;
-        told.0.insert(about.to_owned(), line.to_owned());
-        let rest = if told.1 == self.most { "; no more of this is told" } else { "" };
-        (self.say)(&format!("{about}: {line}{rest}"));
+        told.insert(about.to_owned(), line.to_owned());
+        (self.say)(&format!("{about}: {line}"));
     }
 
     /// A connection of the forward was made: what goes wrong next is news.
     pub fn well(&self, about: &str) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).0.remove(about);
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(about);
     }
 }
 
@@ -207,20 +202,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_wrong_is_told_once_and_not_for_ever() {
+    fn what_goes_wrong_is_told_once() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let told = lines.clone();
-        let teller = Teller::new(4, move |line| told.lock().unwrap().push(line.to_owned()));
+        let teller = Teller::new(move |line| told.lock().unwrap().push(line.to_owned()));
         for _ in 0..3 {
             teller.tell("a", "refused");
         }
         teller.tell("a", "gone");
         teller.tell("a", "gone");
         teller.well("a");
-        for n in 0..10 {
+        for n in 0..4 {
             teller.tell("a", &format!("gone {}", n / 2));
         }
         let said = lines.lock().unwrap().clone();
-        assert_eq!(said, ["a: refused", "a: gone", "a: gone 0", "a: gone 1; no more of this is told"]);
+        assert_eq!(said, ["a: refused", "a: gone", "a: gone 0", "a: gone 1"]);
     }
 }

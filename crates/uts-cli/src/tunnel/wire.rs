@@ -8,6 +8,7 @@
 
 use super::forward::{HOST_BYTES_MAX, Place, Protocol};
 use crate::stream::{put_text, read_text};
+use std::fmt;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -38,6 +39,17 @@ pub enum Asked {
     Arrived(Protocol, u16),
     /// Of a server: to ask the properties of all that it sends in the connection.
     Properties,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asked::Connect(protocol, place) => write!(f, "{}{place}", protocol.prefix()),
+            Asked::Listen(protocol, _, place) => write!(f, "listening at {}{place}", protocol.prefix()),
+            Asked::Arrived(protocol, number) => write!(f, "{}forward {number}", protocol.prefix()),
+            Asked::Properties => f.write_str("properties"),
+        }
+    }
 }
 
 /// How a flow begins.

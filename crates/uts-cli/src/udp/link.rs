@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 use uts::{
-    CloseReason, Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind,
+    CloseReason, Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Stats, Time,
+    TraceKind,
 };
 use uts_end::output;
 
@@ -97,8 +98,7 @@ impl Link for UdpLink {
     fn telemetry(&self) -> Telemetry {
         let stats = self.connection.stats();
         let facts = self.connection.facts();
-        let sent = stats.data_bytes_sent.saturating_sub(stats.bytes_repeated);
-        let received = stats.data_bytes_received.saturating_sub(stats.data_bytes_repeated);
+        let [received, sent] = content(&stats);
         let direction = if received > sent { Direction::In } else { Direction::Out };
         Telemetry {
             rate_bps: self.rate_bps(sent + received),
@@ -106,6 +106,7 @@ impl Link for UdpLink {
             loss: facts.loss,
             profile: self.connection.profile(direction).map_or_else(String::new, |profile| words(&profile)),
             packets_sent: stats.packets_sent,
+            packets_lost: stats.packets_lost,
             packets_repeated: stats.chunks_repeated,
             packets_repaired: stats.packets_repaired + stats.packets_recovered,
             exchanges: stats.exchanges,
@@ -114,6 +115,10 @@ impl Link for UdpLink {
 
     fn undelivered_bytes(&self) -> Option<u64> {
         self.connection.undelivered_bytes()
+    }
+
+    fn content_bytes(&self) -> [u64; 2] {
+        content(&self.connection.stats())
     }
 
     fn events(&self) -> UnboundedReceiver<LinkEvent> {
@@ -187,6 +192,12 @@ impl Link for UdpLink {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.connection.close(code, reason).await;
     }
+}
+
+/// Bytes of content that came in, and that went out, each counted once.
+fn content(stats: &Stats) -> [u64; 2] {
+    let received = stats.data_bytes_received.saturating_sub(stats.data_bytes_repeated);
+    [received, stats.data_bytes_sent.saturating_sub(stats.bytes_repeated)]
 }
 
 /// A profile in the few words that change: `cubic, no fec`.

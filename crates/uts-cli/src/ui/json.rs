@@ -1,6 +1,7 @@
 //! One JSON object a line, for programs. The schema is in docs/uts.md.
 
-use super::{Clock, Done, Sample, Start, Ui, hex, lines, outcome_name};
+use super::record::{Peer, Record, peer_fields};
+use super::{Clock, Done, Sample, Start, Ui, hex, lines, outcome_name, utc};
 use crate::link::{ExchangeStep, Telemetry};
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -26,13 +27,12 @@ impl<W: Write + Send + 'static> Json<W> {
     }
 
     /// Says whether it was written.
-    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) -> bool {
+    fn emit(&self, event: &str, peer: Option<&Peer>, fields: Value) -> bool {
         let mut object = Map::new();
         object.insert("event".into(), event.into());
         object.insert("t".into(), json!(round(self.1.seconds(), 6)));
-        if let Some(peer) = peer {
-            object.insert("peer".into(), peer.into());
-        }
+        object.insert("time".into(), utc().into());
+        object.extend(peer.into_iter().flat_map(peer_fields));
         if let Value::Object(fields) = fields {
             object.extend(fields);
         }
@@ -87,15 +87,15 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         self.emit("start", None, fields);
     }
 
-    fn notice(&self, peer: Option<&str>, step: &str, line: &str) {
-        self.emit("notice", peer, json!({"step": step, "line": lines::line(line)}));
+    fn record(&self, record: &Record<'_>) {
+        self.emit(record.event, None, Value::Object(record.fields()));
     }
 
-    fn connection(&self, step: &str, peer: &str, line: &str) {
-        self.emit("connection", Some(peer), json!({"step": step, "line": lines::line(line)}));
+    fn notice(&self, peer: Option<&Peer>, step: &str, line: &str) {
+        self.record(&Record { step, peer, line, ..Record::default() });
     }
 
-    fn sample(&self, peer: Option<&str>, sample: &Sample) {
+    fn sample(&self, peer: Option<&Peer>, sample: &Sample) {
         let Sample { bytes, total, files, files_total, failures, name, telemetry } = sample;
         let fields = json!({
             "bytes": bytes, "total": total, "files": files, "files_total": files_total, "failures": failures, "name": name,
@@ -103,7 +103,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         self.emit("progress", peer, with_telemetry(fields, telemetry));
     }
 
-    fn exchange(&self, peer: Option<&str>, x: &ExchangeStep) {
+    fn exchange(&self, peer: Option<&Peer>, x: &ExchangeStep) {
         let mut fields = json!({
             "step": x.step, "direction": x.direction, "group": x.group, "epoch": x.epoch, "seen": x.seen, "changes": x.changes,
             "expects": x.expects, "line": lines::line(if x.line.is_empty() { x.describe() } else { x.line.clone() }),
@@ -119,7 +119,14 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         self.emit("exchange", peer, fields);
     }
 
-    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, telemetry: &Telemetry) {
+    fn file(
+        &self,
+        peer: Option<&Peer>,
+        name: &str,
+        bytes: u64,
+        outcome: &FileOutcome,
+        telemetry: &Telemetry,
+    ) {
         let mut fields = json!({"name": name, "bytes": bytes, "outcome": outcome_name(outcome)});
         if let Value::Object(object) = &mut fields {
             match outcome {

@@ -1,16 +1,22 @@
-//! Views of the user: progress on a terminal, lines elsewhere, or JSON for programs.
+//! Views of the user: progress of a copy on a terminal, lines elsewhere, or JSON for programs; and
+//! the log of a server or a tunnel.
 
 pub mod bounded;
 pub mod json;
 mod line;
 pub mod lines;
+pub mod log;
 pub mod plain;
 pub mod progress;
+pub mod record;
 pub mod summary;
 
 use crate::link::{ExchangeStep, Telemetry};
+use record::{Peer, Record};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use time::OffsetDateTime;
+use time::macros::format_description;
 use uts::files::FileOutcome;
 use uts::ledger::Row;
 use uts_end::output::Output;
@@ -141,15 +147,19 @@ pub trait Ui: Send + Sync + 'static {
     fn start(&self, start: &Start);
     /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`,
     /// `connected`, `waiting`. At a server, also the client that it concerns.
-    fn notice(&self, peer: Option<&str>, step: &str, line: &str);
-    /// A client came or went.
-    fn connection(&self, step: &str, peer: &str, line: &str);
+    fn notice(&self, peer: Option<&Peer>, step: &str, line: &str);
+    /// Something happened at a server or a tunnel.
+    fn record(&self, _record: &Record<'_>) {}
+    /// True if such a record is written.
+    fn wants(&self, _record: &Record<'_>) -> bool {
+        true
+    }
     /// Progress; of which client, for a server.
-    fn sample(&self, peer: Option<&str>, sample: &Sample);
+    fn sample(&self, peer: Option<&Peer>, sample: &Sample);
     /// A step of an exchange.
-    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep);
+    fn exchange(&self, peer: Option<&Peer>, step: &ExchangeStep);
     /// A file is dealt with.
-    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, telemetry: &Telemetry);
+    fn file(&self, peer: Option<&Peer>, name: &str, bytes: u64, outcome: &FileOutcome, telemetry: &Telemetry);
     /// Something was left out.
     fn warning(&self, line: &str);
     /// Something failed.
@@ -166,7 +176,8 @@ pub trait Ui: Send + Sync + 'static {
     fn period(&self) -> Option<Duration>;
 }
 
-/// The one that options and standard error call for; `takes_output`: standard output is for a file.
+/// The one of a copy that options and standard error call for; `takes_output`: standard output is
+/// for a file.
 pub fn choose(json: bool, quiet: bool, takes_output: bool) -> Arc<dyn Ui> {
     let results = if takes_output { Output::Err } else { Output::Out };
     if json {
@@ -198,6 +209,13 @@ impl Clock {
     pub fn seconds(&self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
+}
+
+/// The time of the clock in UTC, to the millisecond (RFC 3339).
+#[expect(clippy::disallowed_methods, reason = "the program tells people when something happened")]
+pub fn utc() -> String {
+    let form = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    OffsetDateTime::from(SystemTime::now()).format(&form).unwrap_or_default()
 }
 
 /// Name of a file's end in events.

@@ -1,6 +1,7 @@
-//! Lines for logs: where standard error is no terminal, and for servers.
+//! Lines of a copy where standard error is no terminal.
 
-use super::{Done, Sample, Start, Ui, lines, outcome_name, summary};
+use super::record::Peer;
+use super::{Done, Sample, Start, Ui, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -55,11 +56,6 @@ pub fn wanted(name: &str, bytes: u64) -> String {
     format!("{name} would be copied, {}", show::bytes(bytes))
 }
 
-/// `peer: line`, if there is a peer.
-pub fn of_peer(peer: Option<&str>, line: &str) -> String {
-    peer.map_or_else(|| line.to_owned(), |peer| format!("{peer}: {line}"))
-}
-
 /// Beginning of a server or copy, for people.
 pub fn greeting(start: &Start) -> String {
     match &start.served {
@@ -80,34 +76,23 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
         self.say(&greeting(start));
     }
 
-    fn notice(&self, peer: Option<&str>, _: &str, line: &str) {
-        self.say(&of_peer(peer, line));
+    fn notice(&self, _: Option<&Peer>, _: &str, line: &str) {
+        self.say(line);
     }
 
-    fn connection(&self, step: &str, peer: &str, line: &str) {
-        let detail = if line.is_empty() { String::new() } else { format!(": {line}") };
-        self.say(&format!("{peer} {step}{detail}"));
+    fn sample(&self, _: Option<&Peer>, sample: &Sample) {
+        self.say(&figures(sample));
     }
 
-    fn sample(&self, peer: Option<&str>, sample: &Sample) {
-        self.say(&of_peer(peer, &figures(sample)));
+    fn exchange(&self, _: Option<&Peer>, step: &ExchangeStep) {
+        self.say(&step.describe());
     }
 
-    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {
-        self.say(&of_peer(peer, &step.describe()));
-    }
-
-    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
-        let line = format!("{name} {}, {}", outcome_name(outcome), show::bytes(bytes));
-        match outcome {
-            FileOutcome::Wanted => {
-                let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-                lines::write_line(&mut *results, wanted(name, bytes));
-            }
-            // A copy tells of failures as errors, and of the rest in figures.
-            _ if peer.is_none() => {}
-            FileOutcome::Failed(error) => self.say(&of_peer(peer, &format!("{name} failed: {error}"))),
-            _ => self.say(&of_peer(peer, &line)),
+    /// A copy tells of failures as errors, and of the rest in figures.
+    fn file(&self, _: Option<&Peer>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
+        if let FileOutcome::Wanted = outcome {
+            let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+            lines::write_line(&mut *results, wanted(name, bytes));
         }
     }
 

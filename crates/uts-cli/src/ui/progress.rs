@@ -1,6 +1,7 @@
 //! A bar on a terminal, and lines above it.
 
-use super::plain::{figures, greeting, of_peer, wanted};
+use super::plain::{greeting, wanted};
+use super::record::Peer;
 use super::{Done, Sample, Start, Ui, line, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -9,7 +10,6 @@ use std::time::Duration;
 use uts::files::FileOutcome;
 use uts_end::output::Output;
 use uts_end::terminal;
-use uts_units::show;
 
 const PERIOD: Duration = Duration::from_millis(200);
 /// Columns of a terminal that does not say how many it has.
@@ -61,19 +61,11 @@ impl Ui for Terminal {
         self.say(&greeting(start));
     }
 
-    fn notice(&self, peer: Option<&str>, _: &str, line: &str) {
-        self.say(&of_peer(peer, line));
+    fn notice(&self, _: Option<&Peer>, _: &str, line: &str) {
+        self.say(line);
     }
 
-    fn connection(&self, step: &str, peer: &str, line: &str) {
-        let detail = if line.is_empty() { String::new() } else { format!(": {line}") };
-        self.say(&format!("{peer} {step}{detail}"));
-    }
-
-    fn sample(&self, peer: Option<&str>, sample: &Sample) {
-        if let Some(peer) = peer {
-            return self.say(&of_peer(Some(peer), &figures(sample)));
-        }
+    fn sample(&self, _: Option<&Peer>, sample: &Sample) {
         let bar = self.bar();
         bar.set_length(sample.total);
         bar.set_position(sample.bytes.min(sample.total));
@@ -82,21 +74,14 @@ impl Ui for Terminal {
         bar.set_message(line::progress(sample, left, columns().saturating_sub(1)));
     }
 
-    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {
-        self.say(&of_peer(peer, &step.describe()));
+    fn exchange(&self, _: Option<&Peer>, step: &ExchangeStep) {
+        self.say(&step.describe());
     }
 
-    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
+    /// A copy shows its files by the bar.
+    fn file(&self, _: Option<&Peer>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
         if let FileOutcome::Wanted = outcome {
-            return self.result(&wanted(name, bytes));
-        }
-        // A copy shows its files by the bar; a server has none.
-        if peer.is_some() {
-            let line = match outcome {
-                FileOutcome::Failed(error) => format!("{name} failed: {error}"),
-                outcome => format!("{name} {}, {}", super::outcome_name(outcome), show::bytes(bytes)),
-            };
-            self.say(&of_peer(peer, &line));
+            self.result(&wanted(name, bytes));
         }
     }
 

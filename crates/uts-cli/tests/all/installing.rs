@@ -67,7 +67,8 @@ fn systemd_takes_the_units() {
     // What the service serves unless it is told otherwise is made when the package is installed.
     let made = std::fs::read_to_string(root().join("packaging/debian/uts.tmpfile")).expect("a list");
     let serves = std::fs::read_to_string(&service).expect("the unit");
-    assert!(made.lines().any(|line| line.starts_with("d /srv/uts ")) && serves.contains("--dir /srv/uts"));
+    assert!(made.lines().any(|line| line.starts_with("d /srv/uts ")));
+    assert!(serves.contains("--config /etc/uts/serve.toml") && serves.contains("ExecReload=/bin/kill -HUP "));
 }
 
 /// The program listens at a socket that a service manager has bound, and tells it when it is ready
@@ -182,6 +183,8 @@ fn the_debian_package_has_all_and_its_program_runs() {
     assert!(status.success());
     for file in [
         "etc/default/uts",
+        "etc/uts/serve.toml",
+        "usr/share/doc/uts/grafana.json",
         "usr/lib/tmpfiles.d/uts.conf",
         "usr/share/man/man1/uts-serve.1.gz",
         "usr/share/bash-completion/completions/uts",

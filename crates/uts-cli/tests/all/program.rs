@@ -185,6 +185,9 @@ fn a_server_lets_in_only_the_keys_that_it_lists() {
     let refused = server.running.event_where("connection", |event| event["step"] == "refused");
     assert!(refused["line"].as_str().is_some_and(|line| line.contains(&other)), "{refused}");
     place.cp(&server, &[&file, &server.url("c")]).failed(1, &["refused"]);
+    let refused = server.running.event_where("connection", |event| event["step"] == "refused");
+    assert!(refused["key"].is_null() && refused["line"].to_string().contains("no certificates"), "{refused}");
+    assert!(refused["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")), "{refused}");
     assert_eq!(place.finished("srv"), ["a"]);
 }
 
@@ -358,7 +361,8 @@ fn every_line_of_json_is_an_event() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let fields: &[&str] = match event["event"].as_str().expect("a kind") {
             "start" => &["command", "address", "fingerprint", "subject"],
-            "connection" => &["peer", "step", "line"],
+            "connection" => &["peer", "service", "step", "line"],
+            "request" => &["peer", "service", "step", "line"],
             "progress" => {
                 &["bytes", "total", "files", "files_total", "rate_bps", "rtt_ms", "loss", "profile"]
             }
@@ -368,7 +372,7 @@ fn every_line_of_json_is_an_event() {
             "done" => &["bytes", "bytes_carried", "seconds", "goodput_bps", "files", "failures", "hash"],
             other => panic!("{other} is not documented"),
         };
-        assert!(event["t"].is_number(), "{line}");
+        assert!(event["t"].is_number() && event["time"].is_string(), "{line}");
         fields.iter().for_each(|field| assert!(!event[field].is_null(), "{line} lacks {field}"));
     }
     for kind in ["start", "progress", "file", "error"] {

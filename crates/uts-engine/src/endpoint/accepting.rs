@@ -24,6 +24,19 @@ impl Endpoint {
         self.door.is_closed = true;
     }
 
+    /// Has other limits from now on: as [`EndpointConfig`](crate::EndpointConfig) has them. Who is
+    /// there beyond them stays.
+    pub fn set_places(&mut self, connections_max: usize, of_keys: usize, per_address_max: usize) {
+        (self.config.connections_max, self.config.connections_of_keys) = (connections_max, of_keys);
+        self.config.connections_per_address_max = per_address_max;
+        self.door.crowd.set_max(per_address_max);
+    }
+
+    /// Number of clients so far that were refused for want of a place.
+    pub fn refused(&self) -> u64 {
+        self.door.refused
+    }
+
     /// A client's first packet. No state is made before it is found to be whole and made by someone
     /// who follows the protocol; with many handshakes under way, not before the client has shown
     /// that it is at its address.
@@ -62,6 +75,7 @@ impl Endpoint {
             self.has_no_place(now, remote.ip())
         };
         if let Some(why) = refusal {
+            self.door.refused += 1;
             let ids = (header.scid, header.dcid);
             if self.door.has_room_to_answer()
                 && let Some(answer) = connection::refusal(&keys, ids, why)
@@ -88,6 +102,7 @@ impl Endpoint {
         let ids = (Some(original_dcid), retry_scid);
         let stores = Stores::new(&self.shared.budget, self.shared.spares.clone(), &config);
         let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None);
+        let server = self.config.server_for.as_ref().map_or(server, |of| of(remote));
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
         let birth = Birth {
             side: Side::Server,

@@ -97,6 +97,11 @@ impl Crowd {
         Crowd { max, counts: HashMap::new() }
     }
 
+    /// At most so many of one host from now on.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
     fn count(&self, network: Network) -> Count {
         self.counts.get(&network).copied().unwrap_or_default()
     }

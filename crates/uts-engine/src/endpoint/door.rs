@@ -39,6 +39,8 @@ pub(super) struct Door {
     pub handshake_memory: HandshakeMemory,
     /// Nobody else is let in.
     pub is_closed: bool,
+    /// First packets that were answered by a refusal.
+    pub refused: u64,
     /// Connections whose handshake a client has finished, and that nobody has taken yet.
     pub accepted: VecDeque<ConnectionHandle>,
     answers: VecDeque<Answer>,
@@ -58,6 +60,7 @@ impl Door {
             handshakes: 0,
             handshake_memory: HandshakeMemory::new(config.handshake_bytes_max),
             is_closed: false,
+            refused: 0,
             accepted: VecDeque::new(),
             answers: VecDeque::new(),
         }

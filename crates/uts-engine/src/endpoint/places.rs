@@ -179,6 +179,7 @@ impl Endpoint {
         if let Some(shortage) = self.shortage(who) {
             let Some(spare) = self.spare(now, who, shortage) else {
                 self.ask_silent(now, shortage);
+                self.door.refused += 1;
                 if let Some(entry) = self.connections.get_mut(handle) {
                     entry.connection.refuse(now, shortage.why());
                 }

@@ -4,6 +4,7 @@ use super::per_key::{self, Joined};
 use super::{Inner, Shared, gone};
 use crate::AuthorizedKeys;
 use crate::connection::peer_key;
+use crate::trust::RefusedClient;
 use core::num::NonZeroUsize;
 use core::task::Waker;
 use core::time::Duration;
@@ -244,6 +245,9 @@ impl Inner {
             if is_end {
                 self.per_key.leave(handle);
             }
+            if let Event::Closed(CloseReason::Tls(why)) = &event {
+                self.tell_refused(handle, why);
+            }
             if matches!(event, Event::Readable(_)) {
                 self.dialogue.on_told();
             }
@@ -275,6 +279,19 @@ impl Inner {
         }
     }
 
+    /// The handshake of a client has failed: it is told that it was not let in.
+    fn tell_refused(&self, handle: ConnectionHandle, why: &str) {
+        let (Some((told, refusals)), Some(connection)) = (&self.on_refused, self.engine.peek(handle)) else {
+            return;
+        };
+        let remote = connection.remote();
+        let (fingerprint, why) = match refusals.take(&remote) {
+            Some((key, why)) => (Some(key), why),
+            None => (None, why.to_owned()),
+        };
+        told(&RefusedClient { address: printable::address(remote), fingerprint, why });
+    }
+
     /// A client's handshake is done. Its connection is nobody's until it is accepted.
     fn admit(&mut self, shared: &Shared, handle: ConnectionHandle) -> bool {
         if self.is_listening {
@@ -302,6 +319,10 @@ impl Inner {
                 self.changed();
             }
             Joined::Refused(why) => {
+                if let (Some((told, _)), Some(connection)) = (&self.on_refused, self.engine.peek(handle)) {
+                    let address = printable::address(connection.remote());
+                    told(&RefusedClient { address, fingerprint: peer_key(connection), why: why.clone() });
+                }
                 if let Some(connection) = self.engine.connection(handle) {
                     connection.refuse(shared.clock.now(), &why);
                 }

@@ -29,6 +29,7 @@ mod turn;
 mod waiting;
 
 use crate::clock::Clock;
+use crate::tls::{OnRefused, Refusals};
 use core::task::Waker;
 use core::time::Duration;
 use dispatch::ConnectionState;
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub is_listening: bool,
     /// Connections by their clients' keys.
     pub per_key: PerKey,
+    /// Told of clients that are not let in.
+    pub on_refused: Option<(OnRefused, Arc<Refusals>)>,
     /// Handles of any kind; without them, and without connections, the task ends.
     pub users: usize,
     /// Settings of the last connection that was begun here: those of the next are mostly the same.
@@ -256,6 +259,7 @@ impl Shared {
             inner: Mutex::new(Inner {
                 is_listening,
                 per_key: PerKey::default(),
+                on_refused: None,
                 engine,
                 connections: BTreeMap::new(),
                 accepted: VecDeque::new(),

@@ -6,8 +6,6 @@
 //! is refused if all answer.
 
 use crate::fingerprint::Fingerprint;
-use crate::tls::OnRefused;
-use crate::trust::RefusedClient;
 use std::collections::BTreeMap;
 use uts_engine::{ConnectionHandle, Endpoint};
 use uts_functions::Time;
@@ -17,7 +15,6 @@ use uts_functions::Time;
 pub(crate) struct PerKey {
     /// `None` = any number, and nothing is counted.
     max: Option<usize>,
-    on_refused: Option<OnRefused>,
     of: BTreeMap<Fingerprint, Vec<ConnectionHandle>>,
     keys: BTreeMap<ConnectionHandle, Fingerprint>,
     waiting: Vec<Waiting>,
@@ -44,9 +41,14 @@ pub(crate) enum Joined {
 }
 
 impl PerKey {
-    /// At most `max` of one key; who keeps to more is told to `on_refused`.
-    pub fn new(max: usize, on_refused: Option<OnRefused>) -> Self {
-        PerKey { max: (max < usize::MAX).then_some(max), on_refused, ..PerKey::default() }
+    /// At most `max` of one key.
+    pub fn new(max: usize) -> Self {
+        PerKey { max: (max < usize::MAX).then_some(max), ..PerKey::default() }
+    }
+
+    /// At most so many of one key from now on. Where keys were not counted they are not.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = self.max.map(|_| max);
     }
 
     /// Whether anything is counted.
@@ -93,11 +95,7 @@ impl PerKey {
 
     fn refuse(&self, key: Fingerprint) -> String {
         let max = self.max.unwrap_or(usize::MAX);
-        let why = format!("the key {key} has {max} connections to it, which is the most that it may");
-        if let Some(told) = &self.on_refused {
-            told(&RefusedClient { fingerprint: Some(key), why: why.clone() });
-        }
-        why
+        format!("the key {key} has {max} connections to it, which is the most that it may")
     }
 
     /// Connections that waited and wait no more, and what becomes of each. `answers` says whether
@@ -146,7 +144,7 @@ mod tests {
     #[test]
     fn a_key_has_so_many_connections_and_may_come_again_when_one_has_ended() {
         let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
-        let mut keys = PerKey::new(2, None);
+        let mut keys = PerKey::new(2);
         let join = |keys: &mut PerKey, n, key| keys.join(ConnectionHandle(n), key, |_| false);
         assert_eq!((join(&mut keys, 1, a), join(&mut keys, 2, a)), (Joined::Yes, Joined::Yes));
         let Joined::Refused(why) = join(&mut keys, 3, a) else { panic!("it is taken") };
@@ -165,7 +163,7 @@ mod tests {
     #[test]
     fn who_does_not_answer_makes_room_and_who_does_keeps_it() {
         let a = Fingerprint::of_spki(b"a");
-        let mut keys = PerKey::new(2, None);
+        let mut keys = PerKey::new(2);
         let handle = ConnectionHandle;
         for n in [1, 2] {
             assert_eq!(keys.join(handle(n), a, |_| true), Joined::Yes);

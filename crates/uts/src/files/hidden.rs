@@ -69,22 +69,14 @@ fn leads_to_hidden(path: &RelPath) -> Fault {
 /// # Errors
 /// It is about something hidden.
 pub(super) fn check_request(request: &Request) -> Result<(), Fault> {
-    match request {
-        Request::Stat { path } | Request::List { path, .. } | Request::Get { path, .. } => check(path),
-        Request::Offer(entry)
-        | Request::Stream(entry)
-        | Request::Put { entry, .. }
-        | Request::MakeDirectory { entry, .. }
-        | Request::Attributes { entry, .. } => check(&entry.path),
-        Request::MakeLink { entry, .. } => match &entry.kind {
-            Kind::Link(target) if is_hidden(target) => {
-                let why = "leads to a hidden file, and this server shows none (it does with --hidden)";
-                Err(Fault::new(FaultKind::Permission, &entry.path, why))
-            }
-            _ => check(&entry.path),
-        },
-        Request::PreserveModes => Ok(()),
+    if let Request::MakeLink { entry, .. } = request
+        && let Kind::Link(target) = &entry.kind
+        && is_hidden(target)
+    {
+        let why = "leads to a hidden file, and this server shows none (it does with --hidden)";
+        return Err(Fault::new(FaultKind::Permission, &entry.path, why));
     }
+    check(request.path())
 }
 
 #[cfg(test)]

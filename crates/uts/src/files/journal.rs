@@ -45,6 +45,10 @@ pub trait Progress: Send + Sync + 'static {
     fn ended(&self, name: &[u8], size: u64, outcome: &FileOutcome) {
         let _ = (name, size, outcome);
     }
+    /// A request of a client was refused, or failed; of a file, which has not begun.
+    fn refused(&self, fault: &Fault) {
+        let _ = fault;
+    }
     /// Something was left out.
     fn warned(&self, fault: &Fault) {
         let _ = fault;

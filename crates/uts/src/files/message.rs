@@ -151,6 +151,22 @@ pub enum Request {
     PreserveModes,
 }
 
+impl Request {
+    /// The path that it is about; empty = none, or the directory that is served.
+    pub fn path(&self) -> &[u8] {
+        match self {
+            Request::Stat { path } | Request::List { path, .. } | Request::Get { path, .. } => path,
+            Request::Offer(entry)
+            | Request::Stream(entry)
+            | Request::Put { entry, .. }
+            | Request::MakeDirectory { entry, .. }
+            | Request::Attributes { entry, .. }
+            | Request::MakeLink { entry, .. } => &entry.path,
+            Request::PreserveModes => &[],
+        }
+    }
+}
+
 /// What a server answers. Any request may be answered by [`Reply::Fault`] instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {

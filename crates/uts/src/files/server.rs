@@ -89,6 +89,16 @@ impl Service {
         })
     }
 
+    /// The same service of another directory, or with other options. Both may serve at once: a file
+    /// is received by one flow of them at a time.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub fn reopen(&self, root: &Path, options: ServeOptions) -> Result<Self, FileError> {
+        let opened = Service::open(root, options)?;
+        Ok(Service { claims: self.claims.clone(), ledger: self.ledger.clone(), ..opened })
+    }
+
     /// The same, charged to a ledger that other services share.
     #[must_use]
     pub fn charged_to(self, ledger: &Ledger) -> Self {
@@ -171,6 +181,7 @@ impl Service {
             pulse: pulse.clone(),
             offers: BTreeMap::new(),
             modes: Modes::new(false),
+            about: Vec::new(),
             session,
             progress,
             group: Group::default(),
@@ -241,6 +252,8 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
+        flow.about.clear();
+        flow.about.extend_from_slice(request.path());
         if let Request::Put { entry, from } = &request
             && is_small(entry.size, *from)
             && let Some(memory) = small::room_for(&flow.session.payer, entry.size)
@@ -344,6 +357,8 @@ struct Flow<S, R> {
     /// Parts that were offered to the client to go on from.
     offers: BTreeMap<RelPath, (Prefix, Charge)>,
     modes: Modes,
+    /// The path that the request at hand is about.
+    about: Vec<u8>,
     session: Arc<Session>,
     progress: Arc<dyn Progress>,
     /// Small files that have arrived and are not stored yet, with their paths and sizes.
@@ -391,6 +406,9 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     }
 
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        if let Reply::Fault(fault) = reply {
+            self.refused(fault);
+        }
         write_frame(&mut self.send, reply).await
     }
 
@@ -409,22 +427,33 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
             Received::Stored(hash) => self.reply(&Reply::Stored { hash }).await,
             Received::Aborted(fault) => self.reply(&Reply::GivenUp(fault)).await,
             Received::Failed(fault, at) => {
-                self.fault(named(fault)).await?;
+                self.say_fault(named(fault)).await?;
                 match at {
                     Some(at) => drain(&mut self.recv, at).await,
                     None => Ok(()),
                 }
             }
             Received::Superseded(fault) => {
-                self.fault(named(fault)).await?;
+                self.say_fault(named(fault)).await?;
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
         }
     }
 
+    /// Refuses the content of a file that has not begun.
+    async fn refuse(&mut self, fault: Fault) -> io::Result<()> {
+        self.refused(&fault);
+        self.say_fault(fault).await
+    }
+
+    fn refused(&self, fault: &Fault) {
+        let path = if fault.path.is_empty() { &self.about } else { &fault.path };
+        self.progress.refused(&Fault { path: path.clone(), ..fault.clone() });
+    }
+
     /// A fault while content comes goes out at once, so that the client can stop sending.
-    async fn fault(&mut self, fault: Fault) -> io::Result<()> {
-        self.reply(&Reply::Fault(fault)).await?;
+    async fn say_fault(&mut self, fault: Fault) -> io::Result<()> {
+        write_frame(&mut self.send, &Reply::Fault(fault)).await?;
         self.send.flush().await
     }
 

@@ -114,6 +114,7 @@ async fn a_key_has_as_many_connections_as_it_may() {
     let told = refused.lock().expect("no panic").clone();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].fingerprint, Some(one.fingerprint()));
+    assert!(told[0].address.ip().is_loopback() && told[0].address.port() != 0, "{told:?}");
     let _other = within(connect(&target, options(&other))).await.expect("another key has its own");
     let second = within(listener.accept()).await.expect("accepted");
     assert_eq!(second.peer_fingerprint(), Some(other.fingerprint()));
@@ -221,10 +222,43 @@ async fn changes_to_authorized_keys_count_at_once() {
     assert!(!is_let_in(&target, options(&one)).await && is_let_in(&target, options(&other)).await);
     write("damaged\n".to_owned());
     assert!(!is_let_in(&target, options(&other)).await);
-    let why = refused.lock().expect("no panic").last().expect("told").why.clone();
-    assert!(why.contains("line 1"), "{why}");
+    let last = refused.lock().expect("no panic").last().expect("told").clone();
+    assert!(last.why.contains("line 1") && last.address.ip().is_loopback(), "{last:?}");
     std::fs::remove_file(&file).expect("removed");
     assert!(!is_let_in(&target, options(&other)).await);
+}
+
+/// Limits and the file of keys may be others while the listener listens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_and_the_file_of_keys_change_while_it_listens() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+    let (one, other) = (identity(), identity());
+    std::fs::write(&first, format!("{}\n", one.fingerprint())).expect("written");
+    std::fs::write(&second, format!("{}\n{}\n", one.fingerprint(), other.fingerprint())).expect("written");
+    let mut options = ServerOptions::new(identity()).authorized_keys(&first);
+    options.connections_per_address_max = 1;
+    options.connections_per_key_max = 1;
+    let (listener, target) = server(options);
+    let options = |who: &Identity| impatient(listener.fingerprint()).identity(who.clone());
+    let client = within(connect(&target, options(&one))).await.expect("connected");
+    let accepted = within(listener.accept()).await.expect("accepted");
+    // Who has nothing under way makes room for others.
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    flow.write_all(b"asks").await.expect("written");
+    let _asked = within(accepted.accept_flow()).await.expect("asked");
+    assert!(refusal(&target, options(&other)).await.is_some());
+    let why = refusal(&target, options(&one)).await.expect("no second from its address");
+    assert!(!why.contains("the key") && listener.refused() > 0, "{why} {}", listener.refused());
+    listener.set_limits(100, 100, 1);
+    let why = refusal(&target, options(&one)).await.expect("a second of its key");
+    assert!(why.contains("the key"), "{why}");
+    assert!(!is_let_in(&target, options(&other)).await, "its key is not in the first file");
+    listener.set_limits(100, 100, 100);
+    listener.set_authorized_keys(&second).expect("a file of keys");
+    assert!(is_let_in(&target, options(&one)).await && is_let_in(&target, options(&other)).await);
+    listener.set_authorized_keys(dir.path().join("absent")).expect_err("no file");
+    assert!(is_let_in(&target, options(&other)).await, "the file before stays");
 }
 
 /// Any of the keys that were pinned will do, and none is none.

@@ -50,18 +50,21 @@ pub fn system_files() -> Vec<PathBuf> {
     SYSTEM.iter().map(PathBuf::from).collect()
 }
 
-fn limits(args: &ServeArgs) -> Limits {
+/// All that a server needs with these options.
+pub fn limits(args: &ServeArgs) -> Limits {
     let tunnels = !(args.forward.is_empty() && args.listen_forward.is_empty());
-    let uses_tcp = tunnels || !args.pipe.is_empty();
+    let resolves = tunnels || !args.pipe.is_empty();
+    let uses_tcp = resolves || args.metrics.is_some();
     let listens_at_name = args.listen.as_deref().is_some_and(is_name);
     let mut reads = system_files();
-    if uses_tcp || listens_at_name {
+    if resolves || listens_at_name {
         reads.extend(NAMES.iter().map(PathBuf::from));
     }
     reads.extend(args.key.clone().or_else(|| uts::Identity::default_path().ok()));
     reads.extend([&args.cert, &args.cert_key].into_iter().flatten().cloned());
     // The file is read again when it is another.
     reads.extend(args.authorized_keys.as_deref().map(directory));
+    reads.extend(args.config.as_deref().map(directory));
     reads.extend(args.wanted.dictionaries.iter().cloned());
     reads.extend(args.wanted.profile.iter().map(PathBuf::from));
     let mut writes = Vec::new();

@@ -139,6 +139,7 @@ impl Controlled for Board {
                 Ok(json!({"ended": self.name}))
             }
             Request::Set { .. } => Err("a session has nothing that can be set".to_owned()),
+            Request::Audit => Err("a session leads to one place".to_owned()),
         }
     }
 }
@@ -175,7 +176,7 @@ mod tests {
         assert!(line(&board.list().await).contains("no way at present"));
         assert!(
             board
-                .carry_out(Request::Set { name: "a".into(), value: "b".into(), forward: None })
+                .carry_out(Request::Set { name: "a".into(), value: "b".into(), forward: None, client: None })
                 .await
                 .is_err()
         );

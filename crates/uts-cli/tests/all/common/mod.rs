@@ -85,6 +85,27 @@ impl Place {
         asks: &str,
         answer: &str,
     ) -> (i32, String) {
+        self.at_terminal((columns, false), args, asks, answer)
+    }
+
+    /// The same of a program whose standard output is the terminal, too.
+    pub fn run_at_terminal_out_of(
+        &self,
+        columns: u16,
+        args: &[&str],
+        asks: &str,
+        answer: &str,
+    ) -> (i32, String) {
+        self.at_terminal((Some(columns), true), args, asks, answer)
+    }
+
+    fn at_terminal(
+        &self,
+        (columns, has_output): (Option<u16>, bool),
+        args: &[&str],
+        asks: &str,
+        answer: &str,
+    ) -> (i32, String) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("its other end");
         let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("a path");
@@ -98,7 +119,7 @@ impl Place {
             .command("home", args)
             .env("TERM", "xterm")
             .stdin(both())
-            .stdout(Stdio::null())
+            .stdout(if has_output { both() } else { Stdio::null() })
             .stderr(both())
             .spawn()
             .expect("started");

@@ -34,7 +34,7 @@ impl Service {
         let part = match self.open_part(flow, &entry, from).await {
             Ok(part) => part,
             Err(fault) => {
-                flow.fault(fault).await?;
+                flow.refuse(fault).await?;
                 return drain(&mut flow.recv, Drain::AtChunk).await;
             }
         };
@@ -104,7 +104,7 @@ impl Service {
             Ok(claimed) => claimed,
             Err(fault) => {
                 self.settle(flow).await?;
-                flow.fault(fault).await?;
+                flow.refuse(fault).await?;
                 return drain(&mut flow.recv, Drain::AtChunk).await;
             }
         };
