@@ -21,6 +21,7 @@ mod groups;
 mod host_costs;
 mod hostile;
 mod hybrid;
+mod implicit_exchange;
 mod joined;
 mod liveness;
 mod mechanism_costs;
