@@ -144,16 +144,31 @@ def _read_skip(reader, _):
     return {"frame": "Skip", "flow": flow, "start": start, "length": length}
 
 
-def _read_request(reader, _):
-    direction, where = _direction(reader), reader.at
+def _read_group(reader):
+    where = reader.at
     group = reader.uint(1, "group")
     if group > 7:
         raise WireError("value", "group", where)
-    epoch = reader.varint("epoch", ID)
+    return group, reader.varint("epoch", ID)
+
+
+def _read_using(reader):
     mask = reader.uint(1, "epochs in use")
-    using = [reader.varint("epoch in use", ID) if mask >> bit & 1 else None for bit in range(8)]
-    return {"frame": "Request-PF", "direction": direction, "group": group, "epoch": epoch, "using": using,
-            "profile": read_profile(reader)}
+    return [reader.varint("epoch in use", ID) if mask >> bit & 1 else None for bit in range(8)]
+
+
+def _read_request(reader, _):
+    direction, (group, epoch) = _direction(reader), _read_group(reader)
+    return {"frame": "Request-PF", "direction": direction, "group": group, "epoch": epoch,
+            "using": _read_using(reader), "profile": read_profile(reader)}
+
+
+def _read_use(reader, _):  # P-63
+    group, epoch = _read_group(reader)
+    frame = {"frame": "Use-PF", "group": group, "epoch": epoch, "first": reader.varint("first number")}
+    frame["using"], frame["profile"] = _read_using(reader), read_profile(reader)
+    frame["packet"] = reader.bytes(reader.left(), "packet")
+    return frame
 
 
 def _read_nak(reader, _):  # P-26
@@ -254,7 +269,7 @@ def _read_messages(reader, kind):  # P-34
 READERS = {
     0x02: _read_ack, 0x03: _read_ack, 0x04: _read_repaired, 0x07: _read_skip, 0x0A: _read_request, 0x0C: _read_nak,
     0x0F: _read_close, 0x11: _read_path, 0x12: _read_path, 0x13: _read_repair, 0x14: _read_repair, 0x15: _read_feedback,
-    0x17: _read_order, 0x18: _read_new_id, 0x19: _read_new_id, 0x1B: _read_expedited, 0xC0: _read_messages,
+    0x17: _read_order, 0x18: _read_new_id, 0x19: _read_new_id, 0x1B: _read_expedited, 0x1F: _read_use, 0xC0: _read_messages,
     0xC2: _read_messages,
 }
 
@@ -291,12 +306,19 @@ def _write_ack(frame):
     return out + b"".join(varint(frame[n]) for n in ("ect0", "ect1", "ce") if n in frame)
 
 
-def _write_request(frame):
-    using = frame["using"]
+def _write_using(using):
     mask = sum(1 << bit for bit, epoch in enumerate(using) if epoch is not None)
-    epochs = b"".join(varint(epoch) for epoch in using if epoch is not None)
+    return bytes([mask]) + b"".join(varint(epoch) for epoch in using if epoch is not None)
+
+
+def _write_request(frame):
     head = bytes([0x0A, frame["direction"], frame["group"]]) + varint(frame["epoch"])
-    return head + bytes([mask]) + epochs + write_profile(frame["profile"])
+    return head + _write_using(frame["using"]) + write_profile(frame["profile"])
+
+
+def _write_use(frame):
+    head = bytes([0x1F, frame["group"]]) + varint(frame["epoch"]) + varint(frame["first"])
+    return head + _write_using(frame["using"]) + write_profile(frame["profile"]) + frame["packet"]
 
 
 def _write_nak(frame):
@@ -325,6 +347,7 @@ WRITERS = {
     "Repaired": lambda f: b"\x04" + write_ranges(f["ranges"]),
     "Skip": lambda f: b"\x07" + varint(f["flow"]) + varint(f["start"]) + varint(f["length"]),
     "Request-PF": _write_request,
+    "Use-PF": _write_use,
     "NAK-PF": _write_nak,
     "Close": lambda f: b"\x0f" + varint(f["code"]) + counted(f["reason"].encode()),
     "PathChallenge": lambda f: b"\x11" + f["number"],

@@ -25,6 +25,7 @@ ITEMS = {
     18: ("number", "ids", 0, 255),
     19: ("flag", "expedited", 0, 0),
     20: ("number", "first credit of the connection", 0, (1 << 62) - 1),
+    21: ("flag", "envelopes", 0, 0),
 }
 MANDATORY = (1, 2, 5, 6, 7, 8, 9, 10, 11)
 #: Items of one end only, and those of them that it must have.

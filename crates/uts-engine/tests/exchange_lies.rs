@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use uts_engine::exchange::{
-    Busy, EPOCH_SPAN, EVENTS_MAX, Event, GROUPS_MAX, Machine, Message, Side, TRIES_MAX, Using,
+    Busy, Carried, EPOCH_SPAN, EVENTS_MAX, Event, GROUPS_MAX, Machine, Message, Side, TRIES_MAX, Using,
 };
 use uts_functions::Time;
 
@@ -36,6 +36,8 @@ const SEEN_OWN_WITHDRAWN: u32 = 8;
 const SEEN_FAILED: u32 = 16;
 const SEEN_RETIRED: u32 = 32;
 const SEEN_IGNORED: u32 = 64;
+const SEEN_BACK: u32 = 128;
+const SEEN_CARRIED: u32 = 256;
 
 struct Lies {
     side: Side,
@@ -62,6 +64,9 @@ enum Action {
     Fire,
     Lie { letter: Letter, accept: bool },
     Packet { epoch: u32 },
+    UseAtOnce { group: u8 },
+    Carry { carried: Carried<u8>, accept: bool },
+    Acknowledge { epoch: u32 },
 }
 
 fn epochs() -> impl Iterator<Item = u32> {
@@ -111,6 +116,10 @@ impl World {
                     self.broken = Some("the sender went back");
                 }
                 0
+            }
+            Event::Back { epoch, group, .. } => {
+                self.using.insert(group, epoch);
+                SEEN_BACK
             }
             Event::Retire { .. } if is_deaf => SEEN_RETIRED,
             Event::Retire { epoch } => {
@@ -223,6 +232,20 @@ impl Model for Lies {
             actions.push(Action::Lie { letter, accept: true });
         }
         actions.extend(epochs().map(|epoch| Action::Packet { epoch }));
+        if self.side == Side::DataSender {
+            if world.wishes > 0 {
+                actions.extend((0..GROUPS).map(|group| Action::UseAtOnce { group }));
+            }
+            actions.extend(epochs().map(|epoch| Action::Acknowledge { epoch }));
+            return;
+        }
+        for letter in Self::letters() {
+            if let Message::Request { epoch, group, using, profile } = letter {
+                let carried = Carried { epoch, group, using, profile };
+                actions.push(Action::Carry { carried: carried.clone(), accept: false });
+                actions.push(Action::Carry { carried, accept: true });
+            }
+        }
     }
 
     fn next_state(&self, last: &World, action: Action) -> Option<World> {
@@ -245,6 +268,16 @@ impl Model for Lies {
                 seen |= if is_request && asked == 0 { SEEN_IGNORED } else { 0 };
             }
             Action::Packet { epoch } => world.end.on_packet(NOW, epoch),
+            Action::UseAtOnce { group } => {
+                world.wishes -= 1;
+                let _ = world.end.use_at_once(NOW, group, 10 + world.wishes);
+            }
+            Action::Acknowledge { epoch } => world.end.on_acknowledged(NOW, epoch),
+            Action::Carry { carried, accept } => {
+                let answer = |_, _: &u8| if accept { Ok(()) } else { Err(1) };
+                let is_read = world.end.handle_carried(NOW, carried, answer);
+                seen |= if is_read { SEEN_CARRIED } else { 0 };
+            }
         }
         seen |= world.drain(self.is_deaf);
         self.seen.fetch_or(seen, Ordering::Relaxed);
@@ -275,7 +308,8 @@ fn a_sender_of_data_bears_any_lie() {
         | SEEN_OWN_REFUSED
         | SEEN_OWN_WITHDRAWN
         | SEEN_FAILED
-        | SEEN_IGNORED;
+        | SEEN_IGNORED
+        | SEEN_BACK;
     Lies::explore("sender", Lies::new(Side::DataSender, true), all);
 }
 
@@ -286,7 +320,8 @@ fn a_receiver_of_data_bears_any_lie() {
         | SEEN_OWN_REFUSED
         | SEEN_OWN_WITHDRAWN
         | SEEN_FAILED
-        | SEEN_IGNORED;
+        | SEEN_IGNORED
+        | SEEN_CARRIED;
     Lies::explore("receiver", Lies::new(Side::DataReceiver, true), all | SEEN_RETIRED);
     Lies::explore("receiver, nothing retires", Lies::new(Side::DataReceiver, false), all);
 }

@@ -7,6 +7,7 @@
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
 //! * [`openlink`]: Guerrero and Frieder, "Tuning the Performance of a Commercial TCP", 1992.
 //! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
+//! * [`thesis`]: Richards, "The Universal Transport System: An Adaptive End-to-End Protocol", 1995.
 //! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
 //! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
 //! * [`beside`]: measurements of the laboratory, to be drawn beside a paper's.
@@ -31,9 +32,10 @@ pub mod reference;
 pub mod run;
 pub mod rx_hex;
 pub mod tcp;
+pub mod thesis;
 pub mod tiger;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper(), openlink::paper(), rx_hex::paper(), tiger::paper()]
+    vec![blast::paper(), openlink::paper(), rx_hex::paper(), thesis::paper(), tiger::paper()]
 }

@@ -46,6 +46,7 @@ mod id {
     pub const SPARE_IDS: u64 = 18;
     pub const TAKES_EXPEDITED: u64 = 19;
     pub const CONNECTION_CREDIT: u64 = 20;
+    pub const READS_USE: u64 = 21;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
 }
@@ -129,6 +130,8 @@ pub struct Hello {
     pub reads_messages: bool,
     /// Whether it takes expedited messages. [P-55]
     pub takes_expedited: bool,
+    /// The sender of the item reads packets with the request for their profile. [P-63]
+    pub reads_use: bool,
 }
 
 /// What an endpoint allows the peer.
@@ -242,6 +245,9 @@ impl Hello {
         if let Some(bytes) = limits.connection_credit_bytes {
             put_item(out, id::CONNECTION_CREDIT, |s| s.put_varint(bytes));
         }
+        if self.reads_use {
+            put_item(out, id::READS_USE, |_| ());
+        }
     }
 }
 
@@ -264,6 +270,7 @@ impl Default for Hello {
             service: String::new(),
             reads_messages: false,
             takes_expedited: false,
+            reads_use: false,
         }
     }
 }
@@ -315,6 +322,7 @@ impl Partial {
             id::SERVICE => hello.service = read_service(&mut r)?,
             id::READS_MESSAGES => hello.reads_messages = true,
             id::TAKES_EXPEDITED => hello.takes_expedited = true,
+            id::READS_USE => hello.reads_use = true,
             id::CONNECTION_CREDIT => {
                 limits.connection_credit_bytes = Some(r.varint("connection credit")?);
             }

@@ -19,7 +19,7 @@ use crate::event::{CloseReason, Event};
 use crate::policy::Turns;
 use core::time::Duration;
 use uts_functions::{Rate, Time};
-use uts_wire::frame::Frame;
+use uts_wire::frame::{Frame, kind};
 use uts_wire::packet::establishment::{LongPacket, parse_header};
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no
@@ -76,6 +76,9 @@ impl Connection {
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     pub(super) fn take_in(&mut self, at: &Arrived, payload: &[u8]) {
+        if payload.first() == Some(&kind::USE_PF) {
+            return self.take_in_envelope(at, payload);
+        }
         let mut places = Places::new(payload);
         let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(at.stack) };
         if self.ways.overruns(at.stack, &contents) || self.ways.lacks_memory(at.stack, &contents) {
@@ -92,7 +95,7 @@ impl Connection {
         else {
             return;
         };
-        self.on_packet_of_epoch(at.now, epoch);
+        self.on_packet_of_epoch(at.now, epoch, at.is_enclosed);
         if is_recovered {
             return;
         }
@@ -298,9 +301,13 @@ impl Connection {
 
     /// The epoch under which the next packet is built: redundancy must leave under its own, data
     /// under its group's. A peer may no longer read an epoch of which redundancy still waits: what
-    /// is to bring an answer, and reports, leave under one in use.
+    /// is to bring an answer, and reports, leave under one in use. (X-32: what is not agreed to yet
+    /// is heard of first.)
     pub(super) fn choose_stack(&self, reason: Reason) -> Option<usize> {
         let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
+        if let Some(due) = outbound.due_stack_index() {
+            return Some(due);
+        }
         let redundant = outbound.stacks.iter().position(has_repair).filter(|_| reason == Reason::Admitted);
         redundant.or_else(|| {
             let next = flows.next_to_send(None).and_then(|id| flows.get(id));

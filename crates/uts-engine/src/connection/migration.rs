@@ -205,7 +205,7 @@ impl Connection {
         self.ways.stats.bytes_received += bytes;
         let is_news = largest.is_none_or(|largest| opened.number > largest);
         let has_other_id = self.identity.local_cid != id;
-        let at = Arrived { now, ecn, stack: opened.stack, number: opened.number };
+        let at = Arrived::of(now, ecn, opened.stack, opened.number);
         self.take_in(&at, &datagram[opened.frames]);
         if self.life.phase == Phase::Open && is_news {
             self.came_by(&id);

@@ -42,6 +42,8 @@ pub(super) struct Packet<'o> {
     /// Index of the stack under which it is built.
     pub stack: usize,
     pub mark: AdaptiveMark,
+    /// The envelope that it travels in.
+    pub envelope: Option<AdaptiveMark>,
     pub number: u64,
     /// End of the room for frames, as a position in `out`.
     pub end: usize,
@@ -105,6 +107,7 @@ impl<'o> Packet<'o> {
             reason,
             stack,
             mark,
+            envelope: None,
             number: 0,
             end,
             full_end: end,
@@ -131,7 +134,7 @@ impl<'o> Packet<'o> {
 
     /// Takes it back: nothing of it stays in `out`.
     pub fn abandon(self) {
-        self.out.truncate(self.mark.start);
+        self.out.truncate(self.start());
     }
 
     /// Bytes at its end that may come damaged.
@@ -139,9 +142,14 @@ impl<'o> Packet<'o> {
         if self.tolerant.end == self.out.len() { self.tolerant.len() } else { 0 }
     }
 
-    /// Bytes of the packet so far.
+    /// Where it begins, its envelope included.
+    fn start(&self) -> usize {
+        self.envelope.as_ref().map_or(self.mark.start, |outer| outer.start)
+    }
+
+    /// Bytes of the packet so far, its envelope included.
     pub fn len(&self) -> usize {
-        self.out.len() - self.mark.start
+        self.out.len() - self.start()
     }
 
     /// Appends a frame that elicits an acknowledgement. The caller knows that there is room.

@@ -54,6 +54,14 @@ impl Connection {
         }
         let packets = done.packets.iter().map(Run::packets).sum();
         outbound.on_reported(now, newest.as_ref(), packets);
+        if let Some(envelope) = &outbound.envelope {
+            let epoch = envelope.epoch;
+            if done.packets.iter().any(|run| run.sent.epoch == epoch)
+                || done.spurious.iter().any(|(_, sent)| sent.epoch == epoch)
+            {
+                self.on_envelope_opened(now, epoch);
+            }
+        }
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else {
             // A report that says nothing new may show a loss (finding.md R-7).
@@ -199,6 +207,13 @@ impl Connection {
             return;
         }
         let next_packet = outbound.ledger.next_number();
+        if let Some(envelope) = &mut outbound.envelope
+            && lost.iter().any(|(_, sent)| sent.epoch == envelope.epoch)
+        {
+            //
+            envelope.is_due = true;
+            self.parts.ping.is_wanted = true;
+        }
         let period = outbound.probe_timeout() * 3;
         let persistent = is_persistent(lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
         let mut loss: Option<Loss> = None;

@@ -1,80 +1,42 @@
 //! The machine at one end of a direction.
 
 use super::open::OpenEpochs;
-use super::{
-    Busy, EPOCH_SPAN, EPOCH_SPAN_SOFT, EVENTS_MAX, Event, GROUPS_MAX, Message, RETIRE_PTOS, Side, TRIES_MAX,
-    Using,
-};
+use super::repeat::{Due, Repeat};
+use super::{Busy, EPOCH_SPAN, EVENTS_MAX, Event, GROUPS_MAX, Message, RETIRE_PTOS, Side, TRIES_MAX, Using};
 use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
 
-/// The repetition of a message: when it is due next, and how often it was sent. `at` is `None` once
-/// it is given up or done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Repeat {
-    at: Option<Time>,
-    tries: u8,
-}
-
-/// What became of a due repetition.
-enum Due {
-    No,
-    Send,
-    GiveUp,
-}
-
-impl Repeat {
-    /// The first sending, now.
-    fn start(now: Time, pto: Duration) -> Self {
-        Repeat { at: Some(now + pto), tries: 1 }
-    }
-
-    fn stopped() -> Self {
-        Repeat { at: None, tries: 0 }
-    }
-
-    fn is_active(&self) -> bool {
-        self.at.is_some()
-    }
-
-    /// Doubles the wait with each try, up to `tries_max` tries.
-    fn fire(&mut self, now: Time, pto: Duration, tries_max: u8) -> Due {
-        if self.at.is_none_or(|at| at > now) {
-            return Due::No;
-        }
-        if self.tries >= tries_max {
-            self.at = None;
-            return Due::GiveUp;
-        }
-        let doubled = 1u32.checked_shl(u32::from(self.tries)).unwrap_or(u32::MAX);
-        self.at = Some(now + pto.saturating_mul(doubled));
-        self.tries += 1;
-        Due::Send
-    }
-}
-
 /// The initiator's request, until it is answered or withdrawn. With `repeat` stopped it is *in
-/// doubt* (X-21).
+/// doubt* (X-21), unless packets carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Asking<P> {
-    epoch: u32,
-    group: u8,
-    profile: P,
-    using: Using,
-    since: Time,
-    repeat: Repeat,
-    send: bool,
+pub(super) struct Asking<P> {
+    pub epoch: u32,
+    pub group: u8,
+    pub profile: P,
+    pub using: Using,
+    pub since: Time,
+    pub repeat: Repeat,
+    pub send: bool,
+    /// Packets carry it: it is in use already, and no message.
+    pub is_carried: bool,
+}
+
+impl<P> Asking<P> {
+    /// Says whether an answer is still to come of itself.
+    fn is_under_way(&self) -> bool {
+        self.is_carried || self.repeat.is_active()
+    }
 }
 
 /// The responder's last answer, kept to give the same again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Answer<R> {
-    epoch: u32,
-    group: u8,
-    refusal: Option<R>,
-    repeat: Repeat,
-    send: bool,
+pub(super) struct Answer<R> {
+    pub epoch: u32,
+    pub group: u8,
+    pub refusal: Option<R>,
+    pub repeat: Repeat,
+    pub send: bool,
 }
 
 /// One end of the exchange of one direction. See the [module](super) for how to drive it.
@@ -82,27 +44,33 @@ struct Answer<R> {
 /// Equality and hashing cover the whole state, so that a model checker can explore this very type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine<P, R> {
-    side: Side,
+    pub(super) side: Side,
     pto: Duration,
     retire_after: Duration,
     tries_max: u8,
+    /// Live epochs are less than this apart.
+    span: u32,
     /// The highest number heard of: what is allotted next is above it.
-    highest: u32,
+    pub(super) highest: u32,
     /// The highest number decided here, by answering or by asking. A request that is not above it
     /// comes too late.
-    decided: u32,
+    pub(super) decided: u32,
+    /// Receiver: the highest of them that was the sender's. What packets carry is new above it
+    ///
+    pub(super) heard: u32,
     /// Sender: the epoch in use for each group. Receiver: the highest epoch that the sender is
     /// known to use.
-    current: Using,
-    /// Receiver only.
-    open: OpenEpochs,
-    asking: Option<Box<Asking<P>>>,
-    answer: Option<Box<Answer<R>>>,
+    pub(super) current: Using,
+    /// Receiver: what it holds open. Sender: what it uses, and what it used of which packets may
+    /// be under way.
+    pub(super) open: OpenEpochs,
+    pub(super) asking: Option<Box<Asking<P>>>,
+    pub(super) answer: Option<Box<Answer<R>>>,
     /// The last of our requests that was accepted, whose Confirm is repeated on each repeated Ack.
     completed: Option<u32>,
-    send_confirm: bool,
+    pub(super) send_confirm: bool,
     send_stale: Option<u32>,
-    events: VecDeque<Event<P, R>>,
+    pub(super) events: VecDeque<Event<P, R>>,
 }
 
 impl<P: Clone + Eq, R: Clone> Machine<P, R> {
@@ -112,17 +80,17 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         let mut current = [None; GROUPS_MAX];
         current[0] = Some(first_epoch);
         let mut open = OpenEpochs::default();
-        if side == Side::DataReceiver {
-            open.open(first_epoch, 0);
-        }
+        open.open(first_epoch, 0);
         let pto = Duration::from_secs(1);
         Machine {
             side,
             pto,
             retire_after: pto * RETIRE_PTOS,
             tries_max: TRIES_MAX,
+            span: EPOCH_SPAN,
             highest: first_epoch,
             decided: first_epoch,
+            heard: first_epoch,
             current,
             open,
             asking: None,
@@ -141,6 +109,12 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self
     }
 
+    /// The same machine with another span than [`EPOCH_SPAN`], a multiple of four.
+    pub fn with_span(mut self, span: u32) -> Self {
+        self.span = span;
+        self
+    }
+
     /// Sets the probe time-out: how long to wait for the first answer. Applies to timers set from
     /// now on.
     pub fn set_pto(&mut self, pto: Duration) {
@@ -156,7 +130,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not
     /// under way.
     pub fn is_idle(&self) -> bool {
-        !self.asking.as_ref().is_some_and(|asking| asking.repeat.is_active()) && !self.awaits_confirm()
+        !self.asking.as_ref().is_some_and(|asking| asking.is_under_way()) && !self.awaits_confirm()
     }
 
     /// The epoch in use for `group`, as far as this end knows.
@@ -171,7 +145,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
 
     /// The number of our request that no answer came to, though it was given up.
     pub fn in_doubt(&self) -> Option<u32> {
-        self.asking.as_ref().filter(|asking| !asking.repeat.is_active()).map(|asking| asking.epoch)
+        self.asking.as_ref().filter(|asking| !asking.is_under_way()).map(|asking| asking.epoch)
     }
 
     /// Asks the peer to change `group` to `profile`; returns the epoch. The receiver's machine has
@@ -179,13 +153,19 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     ///
     /// Asking again for what is in doubt continues under the same number.
     pub fn request(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
-        self.ask(now, group, profile, EPOCH_SPAN_SOFT)
+        self.ask(now, group, profile, self.span_soft())
     }
 
     /// Asks the peer to go on with the profile of a group, under a new number. It may where
     /// [`request`](Self::request) says that the group's epoch is too old.
     pub fn renew(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
-        self.ask(now, group, profile, EPOCH_SPAN)
+        self.ask(now, group, profile, self.span)
+    }
+
+    /// Beyond this span only the group of the oldest epoch may be renewed, to keep this always
+    /// possible.
+    fn span_soft(&self) -> u32 {
+        self.span / 4 * 3
     }
 
     /// Asks under a number that is less than `span` above the oldest live epoch, if that is one of
@@ -196,6 +176,10 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
         if !self.is_idle() || self.events.len() >= EVENTS_MAX {
             return Err(Busy::Underway);
+        }
+        if self.side == Side::DataSender {
+            // of these nothing is under way any more.
+            while self.open.close_due(now).is_some() {}
         }
         let allotted = self.allot(group, span);
         if let Some(asking) = &mut self.asking {
@@ -228,7 +212,9 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             }
         };
         let repeat = Repeat::start(now, self.pto);
-        self.asking = Some(Box::new(Asking { epoch, group, profile, using, since: now, repeat, send: true }));
+        let (since, send, is_carried) = (now, true, false);
+        let asking = Asking { epoch, group, profile, using, since, repeat, send, is_carried };
+        self.asking = Some(Box::new(asking));
         Ok(epoch)
     }
 
@@ -263,7 +249,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             return;
         }
         let Some(group) = self.open.group_of(epoch) else { return };
-        if self.current(group).is_some_and(|current| current >= epoch) {
+        if self.current(group).is_some_and(|current| current > epoch) {
             return;
         }
         if self.asking.as_ref().is_some_and(|asking| asking.epoch == epoch) {
@@ -298,7 +284,9 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
                 Due::GiveUp => answer.send = false,
             }
         }
-        while let Some(epoch) = self.open.close_due(now) {
+        while self.side == Side::DataReceiver
+            && let Some(epoch) = self.open.close_due(now)
+        {
             self.events.push_back(Event::Retire { epoch });
         }
     }
@@ -318,7 +306,9 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let asking = self.asking.as_ref().and_then(|asking| asking.repeat.at);
         let answer = self.answer.as_ref().and_then(|answer| answer.repeat.at);
-        [asking, answer, self.open.next_retirement()].into_iter().flatten().min()
+        // The sender looks when it asks.
+        let retirement = self.open.next_retirement().filter(|_| self.side == Side::DataReceiver);
+        [asking, answer, retirement].into_iter().flatten().min()
     }
 
     /// The next message to send; the newest state of each, so that at most four wait.
@@ -369,12 +359,16 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         let epoch =
             if epoch % 2 == parity { Some(epoch) } else { epoch.checked_add(1) }.ok_or(Busy::Exhausted)?;
         if let Some((oldest, of)) = self.oldest_live() {
-            let span = if of == group { span } else { EPOCH_SPAN_SOFT };
+            let span = if of == group { span } else { self.span_soft() };
             if epoch - oldest >= span {
                 return Err(Busy::Span { group: of });
             }
         }
-        Ok(epoch)
+        // the number says to the receiver what it need not hold open any more.
+        match self.open.oldest() {
+            Some((oldest, _)) if epoch - oldest >= self.span => Err(Busy::UnderWay { epoch: oldest }),
+            _ => Ok(epoch),
+        }
     }
 
     /// The oldest epoch in use (sender) or open (receiver), and its group.
@@ -394,6 +388,13 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
+    /// whether a request of the peer could have this number and group.
+    pub(super) fn is_sane(&self, epoch: u32, group: u8) -> bool {
+        usize::from(group) < GROUPS_MAX
+            && epoch % 2 == self.peer_parity()
+            && epoch.saturating_sub(self.highest) < self.span
+    }
+
     fn on_request(
         &mut self,
         now: Time,
@@ -403,10 +404,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         profile: P,
         accept: impl FnOnce(u8, &P) -> Result<(), R>,
     ) {
-        if usize::from(group) >= GROUPS_MAX
-            || epoch % 2 != self.peer_parity()
-            || epoch.saturating_sub(self.highest) >= EPOCH_SPAN
-        {
+        if !self.is_sane(epoch, group) {
             return;
         }
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.epoch == epoch) {
@@ -418,16 +416,15 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             return;
         }
         match self.side {
+            // as if lost, until what packets carry is answered.
+            Side::DataSender if self.asking.as_ref().is_some_and(|asking| asking.is_carried) => return,
             // the higher number wins.
-            Side::DataSender => self.withdraw(),
+            Side::DataSender => self.withdraw(epoch),
             Side::DataReceiver => {
                 if !self.learn_using(now, epoch, &using) {
                     return;
                 }
-                self.highest = self.highest.max(epoch);
-                if self.open.oldest().is_some_and(|(oldest, _)| epoch.saturating_sub(oldest) >= EPOCH_SPAN) {
-                    return; // as if lost, until what is old has retired
-                }
+                self.heard = epoch;
             }
         }
         self.highest = self.highest.max(epoch);
@@ -435,32 +432,29 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         let refusal = accept(group, &profile).err();
         let repeat = if refusal.is_some() { Repeat::stopped() } else { Repeat::start(now, self.pto) };
         if refusal.is_none() {
-            self.adopt(epoch, group, profile);
+            self.adopt(now, epoch, group, profile);
         }
         self.answer = Some(Box::new(Answer { epoch, group, refusal, repeat, send: true }));
     }
 
     /// The responder puts into effect what it accepted.
-    fn adopt(&mut self, epoch: u32, group: u8, profile: P) {
+    fn adopt(&mut self, now: Time, epoch: u32, group: u8, profile: P) {
         match self.side {
-            Side::DataSender => {
-                self.set_current(group, epoch);
-                self.events.push_back(Event::Use { epoch, group, profile });
-            }
-            Side::DataReceiver => {
-                self.open.open(epoch, group);
-                self.events.push_back(Event::Open { epoch, group, profile });
-            }
+            Side::DataSender => self.put_to_use(now, group, epoch, profile),
+            Side::DataReceiver => self.open_for(group, epoch, profile),
         }
     }
 
     /// the sender's request says what it uses. Having sent it, the sender uses nothing else
-    /// below `epoch`. Returns false, and changes nothing, if this contradicts what is known.
-    fn learn_using(&mut self, now: Time, epoch: u32, using: &Using) -> bool {
+    /// below `epoch`, and nothing is under way of what is a span below it. Returns false,
+    /// and changes nothing, if this contradicts what is known.
+    pub(super) fn learn_using(&mut self, now: Time, epoch: u32, using: &Using) -> bool {
+        let span = self.span;
         let contradicts = (0u8..).zip(using).any(|(group, &used)| match used {
             None => self.current(group).is_some(),
             Some(used) => {
                 used >= epoch
+                    || epoch - used >= span
                     || self.current(group).is_some_and(|current| used < current)
                     || self.open.group_of(used) != Some(group)
             }
@@ -475,19 +469,23 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             }
             self.in_use(now, group, used);
         }
-        self.withdraw();
+        self.withdraw(epoch);
         for (group, used) in (0u8..).zip(using) {
             while let Some(closed) = self.open.close_between(group, *used, epoch) {
                 self.events.push_back(Event::Retire { epoch: closed });
             }
         }
+        while let Some(closed) = self.open.close_far_below(epoch, span) {
+            self.events.push_back(Event::Retire { epoch: closed });
+        }
         true
     }
 
-    /// Gives up our own request in favour of a higher one of the peer. If the request is in doubt,
-    /// its owner already knows.
-    fn withdraw(&mut self) {
-        if let Some(Asking { epoch, group, profile, repeat, .. }) = self.asking.take().map(|asking| *asking)
+    /// Gives up our own request if its number is below this. If the request is in doubt, its owner
+    /// already knows.
+    fn withdraw(&mut self, below: u32) {
+        let asking = self.asking.take_if(|asking| asking.epoch < below);
+        if let Some(Asking { epoch, group, profile, repeat, .. }) = asking.map(|asking| *asking)
             && repeat.is_active()
         {
             self.events.push_back(Event::Withdrawn { epoch, group, profile });
@@ -504,15 +502,14 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
     }
 
     /// The peer accepted what we asked for.
-    fn complete(&mut self, now: Time) {
+    pub(super) fn complete(&mut self, now: Time) {
         let Some(asking) = self.asking.take() else { return };
-        let Asking { epoch, group, profile, since, .. } = *asking;
+        let Asking { epoch, group, profile, since, is_carried, .. } = *asking;
         self.completed = Some(epoch);
         match self.side {
-            Side::DataSender => {
-                self.set_current(group, epoch);
-                self.events.push_back(Event::Use { epoch, group, profile });
-            }
+            // it is in use already.
+            Side::DataSender if is_carried => self.retire_below(now, group, epoch),
+            Side::DataSender => self.put_to_use(now, group, epoch, profile),
             Side::DataReceiver => self.in_use(now, group, epoch),
         }
         self.events.push_back(Event::Accepted { epoch, group, took: now.since(since) });
@@ -520,24 +517,26 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
 
     fn on_nak(&mut self, epoch: u32, refusal: R) {
         let Some(asking) = self.asking.take_if(|asking| asking.epoch == epoch) else { return };
+        self.go_back(&asking);
         self.events.push_back(Event::Refused { epoch, group: asking.group, refusal });
         self.close(epoch);
     }
 
     fn on_stale(&mut self, epoch: u32, highest: u32) {
-        if self.asking.as_ref().is_none_or(|asking| asking.epoch != epoch)
-            || highest.saturating_sub(self.highest) >= EPOCH_SPAN
+        // No receiver says so of what packets carry.
+        if self.asking.as_ref().is_none_or(|asking| asking.epoch != epoch || asking.is_carried)
+            || highest.saturating_sub(self.highest) >= self.span
         {
             return;
         }
         self.highest = self.highest.max(highest);
-        self.withdraw();
+        self.withdraw(epoch.saturating_add(1));
         self.close(epoch);
     }
 
-    /// Receiver: closes an epoch that the sender will never use.
+    /// An epoch that the sender will never use, or use again, is closed.
     fn close(&mut self, epoch: u32) {
-        if self.open.close(epoch) {
+        if self.open.close(epoch) && self.side == Side::DataReceiver {
             self.events.push_back(Event::Retire { epoch });
         }
     }
@@ -563,10 +562,31 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             answer.send = false;
         }
         self.set_current(group, epoch);
-        self.open.retire_below(group, epoch, now + self.retire_after);
+        self.retire_below(now, group, epoch);
     }
 
-    fn set_current(&mut self, group: u8, epoch: u32) {
+    /// packets of the group's epochs below may be under way for a while.
+    fn retire_below(&mut self, now: Time, group: u8, epoch: u32) {
+        self.open.retire_below(group, epoch, now + self.retire_after);
+    }
+
+    /// The sender builds packets under the epoch from now on.
+    fn put_to_use(&mut self, now: Time, group: u8, epoch: u32, profile: P) {
+        self.set_current(group, epoch);
+        self.open.open(epoch, group);
+        self.retire_below(now, group, epoch);
+        // the receiver has closed those before it asked for this one.
+        while self.open.close_far_below(epoch, self.span).is_some() {}
+        self.events.push_back(Event::Use { epoch, group, profile });
+    }
+
+    /// The receiver reads packets of the epoch from now on.
+    pub(super) fn open_for(&mut self, group: u8, epoch: u32, profile: P) {
+        self.open.open(epoch, group);
+        self.events.push_back(Event::Open { epoch, group, profile });
+    }
+
+    pub(super) fn set_current(&mut self, group: u8, epoch: u32) {
         if let Some(current) = self.current.get_mut(usize::from(group)) {
             *current = Some(current.map_or(epoch, |old| old.max(epoch)));
         }

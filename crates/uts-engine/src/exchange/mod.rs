@@ -10,13 +10,16 @@
 //! [`Machine::poll_event`], because an epoch must be open before the peer hears of it. Then drain
 //! [`Machine::poll_message`].
 
+mod carried;
 mod machine;
 mod open;
 #[cfg(test)]
 mod properties;
+mod repeat;
 #[cfg(test)]
 mod tests;
 
+pub use carried::Carried;
 pub use machine::Machine;
 
 use core::time::Duration;
@@ -26,9 +29,6 @@ pub const GROUPS_MAX: usize = 8;
 /// Packets carry epochs modulo this. All epochs that are live at once are less than this apart
 ///
 pub const EPOCH_SPAN: u32 = 32;
-/// Beyond this span only the group of the oldest epoch may be renewed, to keep this always possible
-///
-pub const EPOCH_SPAN_SOFT: u32 = 24;
 /// How often a message is sent before its sender stops repeating it.
 pub const TRIES_MAX: u8 = 8;
 /// A replaced epoch stays open at the receiver for this many probe time-outs.
@@ -112,6 +112,16 @@ pub enum Event<P, R> {
         /// Its profile.
         profile: P,
     },
+    /// Sender: what packets of `refused` carried was refused. Build the packets of `group` under
+    /// `epoch` again, and what was built under `refused` is lost.
+    Back {
+        /// The epoch that was in use before, and is again.
+        epoch: u32,
+        /// Its group.
+        group: u8,
+        /// The spent number.
+        refused: u32,
+    },
     /// Initiator: the exchange is done.
     Accepted {
         /// The new epoch.
@@ -172,6 +182,12 @@ pub enum Busy {
     Span {
         /// The group of the oldest live epoch.
         group: u8,
+    },
+    /// The next number would tell the receiver to close an epoch of which packets are under way.
+    #[error("packets of epoch {epoch} are still under way")]
+    UnderWay {
+        /// The oldest such epoch.
+        epoch: u32,
     },
     /// No such group.
     #[error("group {group} is not below {GROUPS_MAX}")]

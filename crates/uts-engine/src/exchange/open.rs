@@ -1,4 +1,5 @@
-//! The epochs that a data receiver holds open.
+//! The epochs that a data receiver holds open, and those of which a data sender has packets under
+//! way.
 
 use uts_functions::Time;
 
@@ -9,6 +10,8 @@ struct Slot {
     group: u8,
     /// When to close it; `None` while the sender may yet use it.
     retire_at: Option<Time>,
+    /// At the sender: the epoch that the envelopes of its first packets are of.
+    envelopes_of: Option<u32>,
 }
 
 /// Open epochs in ascending order. There are at most [`super::EPOCH_SPAN`], because they are
@@ -17,9 +20,25 @@ struct Slot {
 pub(super) struct OpenEpochs(Vec<Slot>);
 
 impl OpenEpochs {
-    /// Opens `epoch`, which is higher than any opened before.
+    /// Opens `epoch`. All but one are higher than any opened before: what a packet carries may
+    /// cross the receiver's own request.
     pub(super) fn open(&mut self, epoch: u32, group: u8) {
-        self.0.push(Slot { epoch, group, retire_at: None });
+        let at = self.0.partition_point(|slot| slot.epoch < epoch);
+        self.0.insert(at, Slot { epoch, group, retire_at: None, envelopes_of: None });
+    }
+
+    /// Opens `epoch`, the first packets of which travel in envelopes of another.
+    pub(super) fn open_in_envelopes(&mut self, epoch: u32, group: u8, of: Option<u32>) {
+        self.open(epoch, group);
+        if let Some(slot) = self.0.iter_mut().find(|slot| slot.epoch == epoch) {
+            slot.envelopes_of = of;
+        }
+    }
+
+    /// Their number.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The group of an open epoch.
@@ -58,6 +77,20 @@ impl OpenEpochs {
                 && above.is_none_or(|above| slot.epoch > above)
                 && slot.retire_at.is_none()
         })
+    }
+
+    /// Closes one epoch that is `span` or more below `epoch`.
+    pub(super) fn close_far_below(&mut self, epoch: u32, span: u32) -> Option<u32> {
+        self.close_where(|slot| epoch.saturating_sub(slot.epoch) >= span)
+    }
+
+    /// Forgets those that were replaced and of which nothing is under way, envelopes of theirs
+    /// included.
+    pub(super) fn settle(&mut self, is_under_way: impl Fn(u32) -> bool) {
+        let is_live = |slot: &Slot| slot.retire_at.is_none() || is_under_way(slot.epoch);
+        let enveloped = self.0.iter().filter(|slot| is_live(slot)).filter_map(|slot| slot.envelopes_of);
+        let needed: Vec<u32> = enveloped.collect();
+        self.0.retain(|slot| is_live(slot) || needed.contains(&slot.epoch));
     }
 
     /// Closes `epoch`; whether it was open.

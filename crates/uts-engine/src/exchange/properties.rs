@@ -21,8 +21,10 @@ enum Step {
     Arrive { choice: usize, repeat: bool, accept: bool },
     /// One of the letters in flight is lost.
     Lose { choice: usize },
-    /// A packet under what the sender uses for the group arrives.
-    Packet { group: u8 },
+    /// The sender uses another profile at once.
+    UseAtOnce { group: u8 },
+    /// A packet under what the sender uses for the group arrives, and may be acknowledged.
+    Packet { group: u8, accept: bool, acknowledged: bool },
     /// Time passes; timers that are due fire.
     Wait { ms: u64 },
 }
@@ -33,7 +35,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<usize>(), prop::bool::weighted(0.2), prop::bool::weighted(0.8))
             .prop_map(|(choice, repeat, accept)| Step::Arrive { choice, repeat, accept }),
         2 => any::<usize>().prop_map(|choice| Step::Lose { choice }),
-        1 => (0..GROUPS).prop_map(|group| Step::Packet { group }),
+        1 => (0..GROUPS).prop_map(|group| Step::UseAtOnce { group }),
+        3 => (0..GROUPS, prop::bool::weighted(0.8), any::<bool>())
+            .prop_map(|(group, accept, acknowledged)| Step::Packet { group, accept, acknowledged }),
         3 => (1..400u64).prop_map(|ms| Step::Wait { ms }),
     ]
 }
@@ -93,17 +97,36 @@ impl World {
                 self.flight.swap_remove(choice % self.flight.len());
             }
             Step::Arrive { .. } | Step::Lose { .. } => {}
-            Step::Packet { group } => {
-                if let Some(&(epoch, _)) = self.using.get(&group) {
-                    self.ends[1].on_packet(self.now, epoch);
-                }
+            Step::UseAtOnce { group } => {
+                self.wishes += 1;
+                let _ = self.ends[0].use_at_once(self.now, group, self.wishes);
             }
+            Step::Packet { group, accept, acknowledged } => self.arrive(group, accept, acknowledged),
             Step::Wait { ms } => {
                 self.now += Duration::from_millis(ms);
                 self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
             }
         }
         self.drain();
+    }
+
+    /// A packet of what the sender uses for a group arrives.
+    fn arrive(&mut self, group: u8, accept: bool, acknowledged: bool) {
+        let Some(&(epoch, _)) = self.using.get(&group) else { return };
+        let carried = self.ends[0].carried().filter(|carried| carried.group == group);
+        let is_read = match carried {
+            Some(carried) => {
+                let answer = |_, _: &u32| if accept { Ok(()) } else { Err(1) };
+                self.ends[1].handle_carried(self.now, carried, answer)
+            }
+            None => {
+                self.ends[1].on_packet(self.now, epoch);
+                true
+            }
+        };
+        if is_read && acknowledged {
+            self.ends[0].on_acknowledged(self.now, epoch);
+        }
     }
 
     fn deliver(&mut self, to: usize, letter: Letter, accept: bool) {
@@ -123,6 +146,10 @@ impl World {
                         let old = self.using.insert(group, (epoch, profile));
                         assert!(old.is_none_or(|(old, _)| old < epoch));
                     }
+                    Event::Back { epoch, group, .. } => {
+                        let profile = self.bound.get(&epoch).map_or(0, |(_, profile)| *profile);
+                        self.using.insert(group, (epoch, profile));
+                    }
                     Event::Retire { epoch } => assert!(self.open.remove(&epoch).is_some()),
                     _ => {}
                 }
@@ -131,7 +158,14 @@ impl World {
                 self.flight.push((1 - end, letter));
             }
         }
+        let carried = self.ends[0].carried();
         for (group, (epoch, profile)) in &self.using {
+            if let Some(carried) = carried.as_ref().filter(|carried| carried.group == *group) {
+                // What opens the envelope, and what there is to go back to.
+                let known = [carried.using[0], carried.using[usize::from(*group)]];
+                assert!(known.iter().flatten().all(|epoch| self.open.contains_key(epoch)));
+                continue;
+            }
             assert_eq!(self.open.get(epoch), Some(&(*group, *profile)), "epoch {epoch} in use");
         }
         let span = self.open.keys().next_back().zip(self.open.keys().next());
@@ -147,7 +181,16 @@ impl World {
     /// nothing moves.
     fn settle(&mut self) {
         for _ in 0..1000 {
+            if let Some(carried) = self.ends[0].carried() {
+                self.arrive(carried.group, true, true);
+                self.drain();
+            }
             if self.flight.is_empty() {
+                self.ends[0].settle(|_| false);
+                for group in 0..GROUPS {
+                    self.arrive(group, true, true);
+                }
+                self.drain();
                 let Some(due) = self.ends.iter().filter_map(Machine::poll_timeout).min() else { return };
                 self.now = self.now.max(due);
                 self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));

@@ -1,9 +1,11 @@
 //! Packet scripts: what each end sends and receives, in order. `s` is the data sender, `r` the data
 //! receiver.
 
-use super::{Busy, EPOCH_SPAN_SOFT, Event, GROUPS_MAX, Machine, Message, Side, TRIES_MAX, Using};
+use super::{Busy, EPOCH_SPAN, Event, GROUPS_MAX, Machine, Message, Side, TRIES_MAX, Using};
 use core::time::Duration;
 use uts_functions::Time;
+
+const EPOCH_SPAN_SOFT: u32 = EPOCH_SPAN / 4 * 3;
 
 type End = Machine<&'static str, &'static str>;
 type Letter = Message<&'static str, &'static str>;
@@ -588,10 +590,12 @@ fn refusals_leave_a_number_to_renew_with() {
     exchange(&mut s, &mut r, 0).unwrap();
 }
 
+/// the number itself says that nothing is under way of what is a span below it.
 #[test]
-fn a_request_beyond_the_span_waits_for_retirement() {
+fn a_number_says_what_the_receiver_need_not_hold_open() {
     let (mut s, mut r) = ends();
     r.set_retire_after(Duration::from_secs(3600));
+    s.set_retire_after(Duration::from_secs(3600));
     let mut epoch = 0;
     for _ in 0..15 {
         let used = epoch;
@@ -603,11 +607,27 @@ fn a_request_beyond_the_span_waits_for_retirement() {
         while s.poll_message().or(r.poll_message()).is_some() {}
     }
     assert_eq!(epoch, 30);
+    // Packets of the first epoch may be under way.
+    assert_eq!(s.request(at(0), 0, "X"), Err(Busy::UnderWay { epoch: 0 }));
+    s.settle(|epoch| epoch > 0);
     s.request(at(0), 0, "X").unwrap();
     recv!(r, 0, request(32, 0, using(&[30]), "X"));
-    send!(r);
-    events!(r);
-    r.handle_timeout(at(3_600_000));
-    recv!(r, 3_600_000, request(32, 0, using(&[30]), "X"));
     send!(r, ack(32));
+    events!(r, retire(0), open(32, 0, "X"));
+    recv!(s, 0, ack(32));
+    // They are not acknowledged, and too old to arrive any more.
+    assert_eq!(s.request(at(3_599_999), 0, "X"), Err(Busy::UnderWay { epoch: 2 }));
+    assert!(s.request(at(3_600_000), 0, "X").is_ok());
+}
+
+/// A sender that only answers keeps no more than who asks, however often that is.
+#[test]
+fn a_sender_that_only_answers_keeps_little() {
+    let (mut s, _) = ends();
+    for epoch in (1..2000).step_by(2) {
+        recv!(s, 0, request(epoch, 0, using(&[]), "X"));
+        while s.poll_event().is_some() {}
+        while s.poll_message().is_some() {}
+    }
+    assert!(s.open.len() <= EPOCH_SPAN as usize / 2);
 }

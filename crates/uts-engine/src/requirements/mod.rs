@@ -17,7 +17,7 @@ use uts_functions::{Function, Rate};
 pub use consent::Consents;
 pub use pin::{PREFIX, Pin};
 pub use property::{Effect, PROPERTIES, Property};
-pub use value::{CapacityProfile, Direction, Preference, Quality, Scheduler, Security};
+pub use value::{CapacityProfile, Direction, ExchangeMode, Preference, Quality, Scheduler, Security};
 
 /// The property that sets all that a named profile lists ([`crate::named`]).
 pub const NAMED: &str = "uts.profile";
@@ -95,6 +95,8 @@ pub struct Requirements {
     pub security: Security,
     /// `uts.adapt`: whether mechanisms may be exchanged when the path changes.
     pub adapt: bool,
+    /// `uts.exchange`: how mechanisms of what this end sends are exchanged.
+    pub exchange: ExchangeMode,
     /// `uts.expedited`: expedited messages are taken, and may be sent to a peer that takes them.
     pub expedited: bool,
     /// `uts.consent`: mechanisms that a peer may ask for although this end would not choose them.
@@ -137,6 +139,7 @@ impl Default for Requirements {
             degradation: Vec::new(),
             security: Security::Required,
             adapt: true,
+            exchange: ExchangeMode::Explicit,
             expedited: false,
             consents: Consents::default(),
             pins: Vec::new(),

@@ -421,6 +421,13 @@ pub static PROPERTIES: &[Property] = &[
         |r, v| value::switch(v).map(|on| r.adapt = on),
         |r| (if r.adapt { "on" } else { "off" }).to_owned(),
     ),
+    word!(
+        "uts.exchange",
+        exchange: super::ExchangeMode,
+        "`explicit`, `implicit` or `automatic`",
+        Connection,
+        "whether other mechanisms are used once the peer agrees, at once, or at once where it must agree"
+    ),
     property(
         "uts.expedited",
         "`on` or `off`",

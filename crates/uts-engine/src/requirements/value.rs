@@ -100,6 +100,18 @@ pub enum Security {
     Unprotected,
 }
 
+/// The way in which mechanisms of what this end sends are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ExchangeMode {
+    /// Other mechanisms are used once the peer has agreed to them: after a round trip.
+    #[default]
+    Explicit,
+    /// They are used at once; what the peer does not agree to is sent again under those before.
+    Implicit,
+    /// They are used at once where the peer cannot but agree.
+    Automatic,
+}
+
 /// A quality that the application may be ready to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quality {
@@ -176,6 +188,7 @@ words! {
         "priority" => Priority, "earliest-deadline" => EarliestDeadline,
     }
     Security { "required" => Required, "unprotected" => Unprotected }
+    ExchangeMode { "explicit" => Explicit, "implicit" => Implicit, "automatic" => Automatic }
     Quality {
         "reliability" => Reliability, "order" => Order, "delay" => Delay, "jitter" => Jitter,
         "rate" => Rate,

@@ -345,7 +345,10 @@ impl World {
                 _ => {
                     if let Some(profile) = connection.profile(direction) {
                         let profile = profile.with(choice.0, choice.1);
-                        let _ = connection.request_profile(now, direction, profile);
+                        let _ = match direction == Direction::Out && len.is_multiple_of(2) {
+                            true => connection.use_profile(now, profile),
+                            false => connection.request_profile(now, direction, profile),
+                        };
                     }
                 }
             }

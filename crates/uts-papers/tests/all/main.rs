@@ -4,4 +4,5 @@ mod blast;
 mod done;
 mod openlink;
 mod rx_hex;
+mod thesis;
 mod tiger;

@@ -13,17 +13,19 @@ use uts_functions::{Function, Mechanism, Profile, library};
 use uts_sim::identity::Identities;
 use uts_sim::{NodeId, World, WorldConfig};
 
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
+pub const SERVER: NodeId = 0;
+pub const CLIENT: NodeId = 1;
 
-struct Transfer {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
-    flow: Option<FlowId>,
-    sent: u32,
-    received: Vec<u32>,
-    completed: Vec<(NodeId, u32)>,
-    refused: Vec<(NodeId, Function)>,
+pub struct Transfer {
+    pub world: World,
+    /// What the client sends under changes at once, where it wishes so.
+    pub at_once: bool,
+    pub handles: [Option<ConnectionHandle>; 2],
+    pub flow: Option<FlowId>,
+    pub sent: u32,
+    pub received: Vec<u32>,
+    pub completed: Vec<(NodeId, u32)>,
+    pub refused: Vec<(NodeId, Function)>,
 }
 
 fn config(security: &str) -> ConnectionConfig {
@@ -41,7 +43,7 @@ fn message(number: u32) -> Bytes {
 }
 
 impl Transfer {
-    fn new(path: &str, security: [&str; 2]) -> Self {
+    pub fn new(path: &str, security: [&str; 2]) -> Self {
         let endpoint = |s| EndpointConfig { accept: config(s), ..EndpointConfig::default() };
         let world = WorldConfig {
             server: endpoint(security[SERVER]),
@@ -55,6 +57,7 @@ impl Transfer {
         let client = world.connect(CLIENT, config(security[CLIENT])).expect("the connection begins");
         let mut transfer = Transfer {
             world,
+            at_once: false,
             handles: [None, Some(client)],
             flow: None,
             sent: 0,
@@ -67,12 +70,12 @@ impl Transfer {
         transfer
     }
 
-    fn connection(&mut self, node: NodeId) -> &mut uts_engine::Connection {
+    pub fn connection(&mut self, node: NodeId) -> &mut uts_engine::Connection {
         let handle = self.handles[node].expect("connected");
         self.world.connection(node, handle).expect("it is open")
     }
 
-    fn send(&mut self, count: u32) {
+    pub fn send(&mut self, count: u32) {
         let now = self.world.now();
         let flow = self.flow.expect("a flow");
         for _ in 0..count {
@@ -84,7 +87,7 @@ impl Transfer {
         }
     }
 
-    fn pass(&mut self, duration: Duration) {
+    pub fn pass(&mut self, duration: Duration) {
         let until = self.world.now() + duration;
         while let Some(happening) = self.world.next(until) {
             match happening.event {
@@ -113,14 +116,18 @@ impl Transfer {
     }
 
     /// Exchanges to a profile while data flows; everything must arrive, once.
-    fn exchange(&mut self, node: NodeId, direction: Direction, profile: Profile) {
+    pub fn exchange(&mut self, node: NodeId, direction: Direction, profile: Profile) {
         let before = self.completed.len();
         self.send(6);
         self.pass(Duration::from_millis(15));
         let now = self.world.now();
-        self.connection(node)
-            .request_profile(now, direction, profile)
-            .unwrap_or_else(|e| panic!("{profile:?}: {e}"));
+        let is_at_once = self.at_once && (node, direction) == (CLIENT, Direction::Out);
+        let connection = self.connection(node);
+        let asked = match is_at_once {
+            true => connection.use_profile(now, profile),
+            false => connection.request_profile(now, direction, profile),
+        };
+        asked.unwrap_or_else(|e| panic!("{profile:?}: {e}"));
         self.send(6);
         let mut waits = 0;
         while (self.received.len() as u32) < self.sent || self.completed.len() == before {
@@ -140,8 +147,10 @@ impl Transfer {
 /// Visits every ordered pair of the mechanisms of each function, from a profile that repeats what
 /// is lost.
 fn walk(path: &str, may_lose: bool) -> usize {
-    let unprotected = "uts.security=unprotected";
-    let mut transfer = Transfer::new(path, [unprotected; 2]);
+    walk_with(Transfer::new(path, ["uts.security=unprotected"; 2]), may_lose)
+}
+
+pub fn walk_with(mut transfer: Transfer, may_lose: bool) -> usize {
     let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
     let mut steps = 0;
     let mut turns = VecDeque::from([(CLIENT, Direction::Out), (SERVER, Direction::In)]);
@@ -160,7 +169,9 @@ fn walk(path: &str, may_lose: bool) -> usize {
                 continue;
             }
             let (node, direction) = turns[0];
-            turns.rotate_left(1);
+            if !transfer.at_once {
+                turns.rotate_left(1);
+            }
             transfer.exchange(node, direction, profile);
             steps += 1;
         }

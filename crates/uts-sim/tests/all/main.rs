@@ -22,6 +22,7 @@ mod groups;
 mod host_costs;
 mod hostile;
 mod hybrid;
+mod implicit_exchange;
 mod joined;
 mod liveness;
 mod mechanism_costs;

@@ -194,7 +194,12 @@ impl Torture {
         match action {
             Action::Path(target, text) => self.world.set_path(target, &text).expect("a valid change"),
             Action::Exchange(node, direction, profile) => {
-                let asked = self.connection(node).request_profile(now, direction, *profile);
+                // What is sent here is changed at once every other time.
+                let is_at_once = direction == Direction::Out && self.plan.actions.len().is_multiple_of(2);
+                let asked = match is_at_once {
+                    true => self.connection(node).use_profile(now, *profile),
+                    false => self.connection(node).request_profile(now, direction, *profile),
+                };
                 assert!(
                     matches!(asked, Ok(_) | Err(ExchangeError::Busy(_))),
                     "{} {direction:?} {profile:?}: {asked:?}",

@@ -33,6 +33,23 @@ pub struct RequestPf {
     pub profile: Box<WireProfile>,
 }
 
+/// A packet whose profile the receiver may not know yet, with the request for it. [P-63]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsePf<'a> {
+    /// Which group of flows.
+    pub group: u8,
+    /// The epoch of the packet.
+    pub epoch: u32,
+    /// The number of the first packet that was built under it.
+    pub first: u64,
+    /// The epoch in use for each group before.
+    pub using: [Option<u32>; MAX_GROUPS],
+    /// The profile; boxed because it is large and rare.
+    pub profile: Box<WireProfile>,
+    /// The packet, as it would be sent alone.
+    pub packet: &'a [u8],
+}
+
 /// Agrees: the receiver of data has opened the epoch, or its sender will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPf {
@@ -100,22 +117,55 @@ impl Direction {
     }
 }
 
+fn read_group(r: &mut Reader<'_>) -> Result<u8, WireError> {
+    let at = r.offset();
+    let group = r.varint_u8("group")?;
+    if usize::from(group) >= MAX_GROUPS {
+        return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
+    }
+    Ok(group)
+}
+
+fn read_using(r: &mut Reader<'_>) -> Result<[Option<u32>; MAX_GROUPS], WireError> {
+    let mask = r.u8("groups in use")?;
+    let mut using = [None; MAX_GROUPS];
+    for (index, slot) in using.iter_mut().enumerate() {
+        if mask >> index & 1 == 1 {
+            *slot = Some(r.varint_u32("epoch in use")?);
+        }
+    }
+    Ok(using)
+}
+
+fn write_using<S: Sink>(using: &[Option<u32>; MAX_GROUPS], out: &mut S) {
+    let used = using.iter().enumerate().filter(|(_, epoch)| epoch.is_some());
+    out.put_u8(used.fold(0, |mask, (index, _)| mask | 1 << index));
+    using.iter().flatten().for_each(|epoch| out.put_varint(u64::from(*epoch)));
+}
+
+impl<'a> UsePf<'a> {
+    pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        let (group, epoch) = (read_group(r)?, r.varint_u32("epoch")?);
+        let (first, using) = (r.varint("first packet number")?, read_using(r)?);
+        let profile = Box::new(WireProfile::read(r)?);
+        Ok(UsePf { group, epoch, first, using, profile, packet: r.rest() })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::USE_PF);
+        out.put_varint(u64::from(self.group));
+        out.put_varint(u64::from(self.epoch));
+        out.put_varint(self.first);
+        write_using(&self.using, out);
+        self.profile.write(out);
+        out.put(self.packet);
+    }
+}
+
 impl RequestPf {
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        let direction = Direction::read(r)?;
-        let at = r.offset();
-        let group = r.varint_u8("group")?;
-        if usize::from(group) >= MAX_GROUPS {
-            return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
-        }
-        let epoch = r.varint_u32("epoch")?;
-        let mask = r.u8("groups in use")?;
-        let mut using = [None; MAX_GROUPS];
-        for (index, slot) in using.iter_mut().enumerate() {
-            if mask >> index & 1 == 1 {
-                *slot = Some(r.varint_u32("epoch in use")?);
-            }
-        }
+        let (direction, group) = (Direction::read(r)?, read_group(r)?);
+        let (epoch, using) = (r.varint_u32("epoch")?, read_using(r)?);
         Ok(RequestPf { direction, group, epoch, using, profile: Box::new(WireProfile::read(r)?) })
     }
 
@@ -124,9 +174,7 @@ impl RequestPf {
         self.direction.write(out);
         out.put_varint(u64::from(self.group));
         out.put_varint(u64::from(self.epoch));
-        let used = self.using.iter().enumerate().filter(|(_, epoch)| epoch.is_some());
-        out.put_u8(used.fold(0, |mask, (index, _)| mask | 1 << index));
-        self.using.iter().flatten().for_each(|epoch| out.put_varint(u64::from(*epoch)));
+        write_using(&self.using, out);
         self.profile.write(out);
     }
 }
@@ -193,4 +241,4 @@ impl StalePf {
     }
 }
 
-emitters!(RequestPf, AckPf, NakPf, ConfirmPf, StalePf);
+emitters!(RequestPf, UsePf<'_>, AckPf, NakPf, ConfirmPf, StalePf);

@@ -16,7 +16,7 @@ pub mod row;
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
 pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
-pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
+pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf, UsePf};
 pub use expedited::{Expedited, ExpeditedAck, MAX_EXPEDITED_BYTES};
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{ConnectionCredit, Credit, FlowLimit, ResetFlow, Skip, StopFlow};
@@ -64,6 +64,7 @@ pub mod kind {
     pub const CONNECTION_CREDIT: u8 = 0x1d;
     /// A reset that says how far data was sent.
     pub const RESET_FLOW_SENT: u8 = 0x1e;
+    pub const USE_PF: u8 = 0x1f;
     /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
     /// presented messages.
     pub const DATA: u8 = 0x40;
@@ -102,6 +103,8 @@ pub enum Frame<'a> {
     StopFlow(StopFlow),
     /// Asks for an exchange of profile.
     RequestPf(RequestPf),
+    /// A packet with the request for its profile.
+    UsePf(UsePf<'a>),
     /// Agrees to one.
     AckPf(AckPf),
     /// Refuses one.
@@ -162,6 +165,7 @@ impl<'a> Frame<'a> {
             kind::RESET_FLOW | kind::RESET_FLOW_SENT => Frame::ResetFlow(ResetFlow::read(frame_kind, r)?),
             kind::STOP_FLOW => Frame::StopFlow(StopFlow::read(r)?),
             kind::REQUEST_PF => Frame::RequestPf(RequestPf::read(r)?),
+            kind::USE_PF => Frame::UsePf(UsePf::read(r)?),
             kind::ACK_PF => Frame::AckPf(AckPf::read(r)?),
             kind::NAK_PF => Frame::NakPf(NakPf::read(r)?),
             kind::CONFIRM_PF => Frame::ConfirmPf(ConfirmPf::read(r)?),
@@ -199,6 +203,7 @@ impl<'a> Frame<'a> {
             Frame::ResetFlow(reset) => reset.kind(),
             Frame::StopFlow(_) => kind::STOP_FLOW,
             Frame::RequestPf(_) => kind::REQUEST_PF,
+            Frame::UsePf(_) => kind::USE_PF,
             Frame::AckPf(_) => kind::ACK_PF,
             Frame::NakPf(_) => kind::NAK_PF,
             Frame::ConfirmPf(_) => kind::CONFIRM_PF,
@@ -237,6 +242,7 @@ impl<'a> Frame<'a> {
             Frame::ResetFlow(frame) => frame.write(out),
             Frame::StopFlow(frame) => frame.write(out),
             Frame::RequestPf(frame) => frame.write(out),
+            Frame::UsePf(frame) => frame.write(out),
             Frame::AckPf(frame) => frame.write(out),
             Frame::NakPf(frame) => frame.write(out),
             Frame::ConfirmPf(frame) => frame.write(out),

@@ -194,6 +194,17 @@ fn exchange_frame() -> impl Strategy<Value = Frame<'static>> {
             .prop_map(|(direction, group, epoch, using, profile)| {
                 Frame::RequestPf(RequestPf { direction, group, epoch, using, profile: Box::new(profile) })
             }),
+        (
+            0..MAX_GROUPS as u8,
+            small(),
+            position(),
+            prop::array::uniform8(prop::option::of(small())),
+            profile(),
+            bytes(0..60)
+        )
+            .prop_map(|(group, epoch, first, using, profile, packet)| {
+                Frame::UsePf(UsePf { group, epoch, first, using, profile: Box::new(profile), packet })
+            }),
         (direction(), small(), small()).prop_map(|(direction, epoch, highest)| Frame::StalePf(StalePf {
             direction,
             epoch,
@@ -264,6 +275,9 @@ pub fn frame() -> impl Strategy<Value = Frame<'static>> {
 pub fn payload() -> impl Strategy<Value = Vec<Frame<'static>>> {
     prop::collection::vec(frame(), 0..8).prop_map(|mut frames| {
         frames.dedup_by(|a, b| matches!((a, b), (Frame::Padding { .. }, Frame::Padding { .. })));
+        // An envelope runs to the end.
+        let envelope = frames.iter().position(|frame| matches!(frame, Frame::UsePf(_)));
+        frames.truncate(envelope.map_or(frames.len(), |at| at + 1));
         let last = frames.len().saturating_sub(1);
         for frame in frames.iter_mut().take(last) {
             if let Frame::Data(data) = frame {
@@ -355,9 +369,9 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
     let lists =
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
     let profiles = (profile(), profile());
-    (ids, lists, limits(), profiles, any::<[bool; 4]>(), text(64)).prop_map(
+    (ids, lists, limits(), profiles, any::<[bool; 5]>(), text(64)).prop_map(
         |(ids, lists, limits, profiles, flags, service)| {
-            let [of_client, allows_unprotected, reads_messages, takes_expedited] = flags;
+            let [of_client, allows_unprotected, reads_messages, takes_expedited, reads_use] = flags;
             let of_server = !of_client;
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
             let (versions, mechanisms): (Vec<u32>, BTreeSet<(u8, u8)>) = lists;
@@ -377,6 +391,7 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
                 service,
                 reads_messages,
                 takes_expedited,
+                reads_use,
             };
             (if of_client { End::Client } else { End::Server }, hello)
         },

@@ -65,6 +65,10 @@ fn fields(frame: &Frame<'_>) -> Value {
             "direction": direction(request.direction), "group": request.group, "epoch": request.epoch,
             "using": request.using, "profile": profile(&request.profile),
         }),
+        Frame::UsePf(request) => json!({
+            "group": request.group, "epoch": request.epoch, "first": request.first, "using": request.using,
+            "profile": profile(&request.profile), "packet": hex(request.packet),
+        }),
         Frame::AckPf(ack) => json!({ "direction": direction(ack.direction), "epoch": ack.epoch }),
         Frame::NakPf(nak) => json!({
             "direction": direction(nak.direction), "epoch": nak.epoch, "function": nak.function,
@@ -128,7 +132,7 @@ pub fn frame(frame: &Frame<'_>) -> Value {
 }
 
 /// Types and names of the frames whose type holds no flags, as P-20 has them.
-pub const FRAMES: [(u8, &str); 30] = [
+pub const FRAMES: [(u8, &str); 31] = [
     (kind::PADDING, "Padding"),
     (kind::PING, "Ping"),
     (kind::ACK, "Ack"),
@@ -159,6 +163,7 @@ pub const FRAMES: [(u8, &str); 30] = [
     (kind::EXPEDITED_ACK, "ExpeditedAck"),
     (kind::CONNECTION_CREDIT, "ConnectionCredit"),
     (kind::RESET_FLOW_SENT, "ResetFlow with what was sent"),
+    (kind::USE_PF, "Use-PF"),
 ];
 
 fn function_header(header: &FunctionHeader<'_>) -> Value {
@@ -252,6 +257,7 @@ pub fn hello(hello: &Hello) -> Value {
         ("18", spare.map(|spare| json!(spare))),
         ("19", is_said(hello.takes_expedited)),
         ("20", limits.connection_credit_bytes.map(|credit| json!(credit))),
+        ("21", is_said(hello.reads_use)),
     ] {
         if let Some(item) = item {
             items[number] = item;

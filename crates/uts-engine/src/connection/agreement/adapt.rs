@@ -244,6 +244,10 @@ impl Connection {
 
     /// Tells the policy what became of the exchange under way.
     fn follow_exchange(&mut self, now: Time, profile: &Profile) {
+        if self.ways.outbound.as_ref().is_some_and(|outbound| outbound.envelope.is_some()) {
+            // It may still be refused.
+            return;
+        }
         let idle = self.parts.exchanges.is_idle(Direction::Out);
         let epoch = self.ways.outbound.as_ref().and_then(|o| o.stack(0)).map_or(0, |s| s.epoch);
         let Some(adaptation) = &mut self.agreement.adaptation else { return };

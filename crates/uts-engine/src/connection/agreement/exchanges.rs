@@ -49,8 +49,18 @@ pub enum ExchangeError {
 struct Wish {
     group: u8,
     profile: Profile,
-    /// It is the one that the group has: only the epoch is to be new.
-    renews: bool,
+    how: How,
+}
+
+/// Ways in which a profile comes into use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Once the peer has agreed.
+    Asked,
+    /// The same; it is the one that the group has: only the epoch is to be new.
+    Renewed,
+    /// At once, where that can be taken back.
+    AtOnce,
 }
 
 impl Connection {
@@ -84,7 +94,23 @@ impl Connection {
         profile: Profile,
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
-        self.ask_for(now, direction, Wish { group, profile, renews: false }, reasons)
+        let is_implicit = direction == Direction::Out && self.is_to_be_implicit(group, &profile);
+        let how = if is_implicit { How::AtOnce } else { How::Asked };
+        self.ask_for(now, direction, Wish { group, profile, how }, reasons)
+    }
+
+    /// Uses a profile for group 0 of what this end sends from now on, and not once the peer has
+    /// agreed: its packets carry the request. If the peer refuses, what it could not read is sent
+    /// again under what was in use before. Progress comes as [`ExchangeEvent`]s. Where that cannot
+    /// be taken back, or the peer does not read such packets, it is asked for as by
+    /// [`Self::request_profile`] (exchange.md X-38).
+    ///
+    /// # Errors
+    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is
+    /// under way.
+    pub fn use_profile(&mut self, now: Time, profile: Profile) -> Result<u32, ExchangeError> {
+        let wish = Wish { group: 0, profile, how: How::AtOnce };
+        self.ask_for(now, Direction::Out, wish, Reasons::default())
     }
 
     fn ask_for(
@@ -94,7 +120,7 @@ impl Connection {
         wish: Wish,
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
-        let Wish { group, profile, renews } = wish;
+        let Wish { group, profile, how } = wish;
         if !self.is_open() {
             return Err(ExchangeError::NotConnected);
         }
@@ -106,12 +132,18 @@ impl Connection {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
-        let machine = self.machine_of(direction);
-        let asked =
-            if renews { machine.renew(now, group, profile) } else { machine.request(now, group, profile) };
+        let how = if how == How::AtOnce && !self.can_go_back(group, &profile) { How::Asked } else { how };
+        let mut asked = self.ask_machine(now, direction, group, profile, how);
+        if let (Err(Busy::UnderWay { .. }), Some(outbound)) = (&asked, &self.ways.outbound) {
+            //
+            if let Some(machine) = self.parts.exchanges.machine(direction) {
+                machine.settle(|epoch| outbound.is_under_way(epoch));
+            }
+            asked = self.ask_machine(now, direction, group, profile, how);
+        }
         let epoch = match asked {
             // the oldest epoch's group goes first, to the profile that it has.
-            Err(Busy::Span { group: oldest }) if !renews => {
+            Err(Busy::Span { group: oldest }) if how != How::Renewed => {
                 let seen = format!("the epoch of group {oldest} is too old");
                 let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
                 self.request_renewal(now, direction, oldest, reasons)?;
@@ -123,8 +155,27 @@ impl Connection {
         let Reasons { seen, expects } = reasons;
         let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
         self.ways.events.push_back(Event::Exchange(event.into()));
+        if direction == Direction::Out {
+            self.put_in_envelopes();
+        }
         self.drain_exchange(now, direction);
         Ok(epoch)
+    }
+
+    fn ask_machine(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        group: u8,
+        profile: Profile,
+        how: How,
+    ) -> Result<u32, Busy> {
+        let machine = self.machine_of(direction);
+        match how {
+            How::Asked => machine.request(now, group, profile),
+            How::Renewed => machine.renew(now, group, profile),
+            How::AtOnce => machine.use_at_once(now, group, profile),
+        }
     }
 
     /// Asks for a new epoch of a group with the profile that it has. Where the group has yet to
@@ -139,11 +190,11 @@ impl Connection {
     ) -> Result<u32, ExchangeError> {
         let wanted = (direction == Direction::Out).then(|| self.wanted_by_group(group)).flatten();
         let profile = wanted.unwrap_or_else(|| self.profile_of(direction, group));
-        self.ask_for(now, direction, Wish { group, profile, renews: true }, reasons)
+        self.ask_for(now, direction, Wish { group, profile, how: How::Renewed }, reasons)
     }
 
     /// Both ends have said that they accept packets without protection.
-    fn may_go_unprotected(&self) -> bool {
+    pub(in crate::connection) fn may_go_unprotected(&self) -> bool {
         self.allows_unprotected() && self.agreement.peer_allows_unprotected
     }
 
@@ -187,12 +238,13 @@ impl Connection {
             _ => return Ok(()),
         };
         let direction = own_direction(seen_by_peer);
-        let of_group = match &message {
-            Message::Request { group, .. } if direction == Direction::Out => *group,
-            _ => 0,
+        let (of_group, using) = match &message {
+            Message::Request { group, .. } if direction == Direction::Out => (*group, None),
+            Message::Request { using, .. } => (0, using[0]),
+            _ => (0, None),
         };
         let may_go_unprotected = self.may_go_unprotected();
-        let protection = self.shared_protection(direction, &message);
+        let protection = self.shared_protection(direction, using);
         let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
         let machine = self.parts.exchanges.begin_at(direction, pto);
         let (groups, config) = (&self.agreement.groups, &self.ways.config);
@@ -211,11 +263,11 @@ impl Connection {
 
     /// Protection of group 0 as a request is decided on. Of what is open here, only the
     /// sender's request says what it uses: it may have given up what was agreed to last.
-    fn shared_protection(&self, direction: Direction, message: &Message<Profile, Refusal>) -> Choice {
-        let using = match message {
-            Message::Request { using, .. } if direction == Direction::In => using[0],
-            _ => None,
-        };
+    pub(in crate::connection) fn shared_protection(
+        &self,
+        direction: Direction,
+        using: Option<u32>,
+    ) -> Choice {
         let stacks = self.ways.inbound.as_ref().map_or(&[][..], |inbound| &inbound.stacks);
         let used = stacks.iter().find(|stack| using == Some(stack.epoch)).map(|stack| *stack.profile);
         *used.unwrap_or_else(|| self.profile_of(direction, 0)).get(Function::Protection)
@@ -249,7 +301,9 @@ impl Connection {
             exchange::Event::Retire { epoch } => {
                 self.retire_epoch(now, epoch);
             }
+            exchange::Event::Back { group, .. } => self.go_back(now, group),
             exchange::Event::Accepted { epoch, group, took } => {
+                self.send_bare(direction);
                 self.parts.exchanges.completed += 1;
                 let asked = self.parts.exchanges.asked[direction as usize].take();
                 let profile = asked.map_or_else(|| self.profile_of(direction, group), |asked| asked.1);
@@ -336,7 +390,6 @@ impl Connection {
         if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
             return;
         }
-        let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
         let asked_here = self.parts.exchanges.asked[Direction::Out as usize]
             .as_ref()
             .is_some_and(|asked| asked.0 == epoch);
@@ -346,6 +399,19 @@ impl Connection {
             let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
             self.ways.events.push_back(Event::Exchange(event.into()));
         }
+        self.follow_use(now, group, (&old, profile), had_offsets);
+    }
+
+    /// Packets of a group are built under another profile: its flows follow.
+    pub(in crate::connection) fn follow_use(
+        &mut self,
+        now: Time,
+        group: u8,
+        (old, profile): (&Profile, &Profile),
+        had_offsets: bool,
+    ) {
+        let stack = self.ways.outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        let has_offsets = stack.is_some_and(|s| s.layout.offsets);
         self.on_group_changed(group, profile);
         if !grants(profile) {
             self.ways.flows.outgoing.release();
@@ -503,12 +569,12 @@ pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
     WireProfile::from_choices(choices).unwrap_or_default()
 }
 
-fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
+pub(in crate::connection) fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
     WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
 }
 
 /// A direction that the peer named, as this end sees it.
-fn own_direction(seen_by_peer: frame::Direction) -> Direction {
+pub(in crate::connection) fn own_direction(seen_by_peer: frame::Direction) -> Direction {
     match seen_by_peer {
         frame::Direction::FromSender => Direction::In,
         frame::Direction::ToSender => Direction::Out,
@@ -610,7 +676,7 @@ mod tests {
         let flags = frame::DataFlags::default();
         let data = frame::Data { flow: 1, offset: Some(offset), flags, has_len: false, bytes: b"data" };
         assert!(!ways.overruns(0, &Contents::Data(data)));
-        let at = Arrived { now: Time::ZERO, ecn: None, stack: 0, number: 0 };
+        let at = Arrived::of(Time::ZERO, None, 0, 0);
         assert_eq!(ways.on_data(&at, &data), Ok(()));
         assert!(ways.flows.get(1).expect("open").receive.data.held_bytes() > 0);
     }

@@ -4,6 +4,7 @@
 pub(in crate::connection) mod adapt;
 pub(in crate::connection) mod exchanges;
 pub(in crate::connection) mod groups;
+mod implicit;
 pub(in crate::connection) mod refusal;
 
 use crate::connection::agreement::adapt::Adaptation;
@@ -17,6 +18,8 @@ use uts_functions::Profile;
 pub(in crate::connection) struct Agreement {
     pub peer_library: Option<Library>,
     pub peer_allows_unprotected: bool,
+    /// It reads packets with the request for their profile.
+    pub peer_reads_use: bool,
     pub groups: Groups,
     pub adaptation: Option<Box<Adaptation>>,
     /// While the connection rests: the home profile of a policy that has learnt nothing yet.

@@ -233,6 +233,7 @@ impl Connection {
         }
         self.ways.flows.peer_reads_messages = hello.reads_messages;
         self.ways.flows.peer_takes_expedited = hello.takes_expedited;
+        self.agreement.peer_reads_use = hello.reads_use;
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
         self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
             (true, _) => peer_idle,
@@ -443,6 +444,7 @@ pub(crate) fn hello(
         service: proposal.map_or_else(String::new, |_| bounded(&config.service).to_owned()),
         reads_messages: true,
         takes_expedited: config.requirements.expedited,
+        reads_use: true,
     };
     let mut out = Vec::new();
     hello.emit(&mut out);

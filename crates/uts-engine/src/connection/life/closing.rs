@@ -96,7 +96,8 @@ impl Connection {
         Some(out)
     }
 
-    /// Builds a packet of these frames under group 0's epoch, whatever the window says.
+    /// Builds a packet of these frames under group 0's epoch, as the peer is known to read it,
+    /// whatever the window says.
     pub(in crate::connection) fn write_alone(
         &mut self,
         now: Time,
@@ -105,7 +106,7 @@ impl Connection {
     ) -> Option<usize> {
         self.wake(now);
         let outbound = self.ways.outbound.as_ref()?;
-        let index = outbound.stack_index(0)?;
+        let index = outbound.plain_stack_index()?;
         let start = out.len();
         let number = outbound.ledger.next_number();
         let mark = outbound.emit_header(&outbound.stacks[index], self.identity.peer_cid, number, out);

@@ -62,7 +62,7 @@ impl Connection {
     fn is_quiet(&self) -> bool {
         let (parts, ways) = (&self.parts, &self.ways);
         self.is_confirmed()
-            && ways.outbound.as_ref().is_some_and(|outbound| outbound.ledger.eliciting() == 0)
+            && ways.outbound.as_ref().is_some_and(|o| o.ledger.eliciting() == 0 && o.envelope.is_none())
             && parts.repairs.timeout(ways).is_none()
             && parts.report.timeout(ways).is_none()
             && parts.exchanges.timeout(ways).is_none()

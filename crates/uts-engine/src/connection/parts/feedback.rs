@@ -134,7 +134,7 @@ mod tests {
             has_len: true,
             bytes: &[7; 100],
         };
-        ways.on_data(&Arrived { now, ecn: None, stack: 0, number: 0 }, &data).expect("allowed");
+        ways.on_data(&Arrived::of(now, None, 0, 0), &data).expect("allowed");
     }
 
     fn asked(part: &mut Feedback, ways: &mut Ways, now: Time, room: usize) -> Vec<core::ops::Range<u64>> {

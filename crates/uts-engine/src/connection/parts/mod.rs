@@ -268,6 +268,8 @@ impl Parts {
             }
             Frame::NewId(_) | Frame::RetireId(_) => self.ids.read(at, frame, ways),
             Frame::Feedback(_) => self.feedback.read(at, frame, ways),
+            // An envelope has nothing beside it.
+            Frame::UsePf(_) => Err(CloseReason::Protocol("an envelope among other frames".into())),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other
             // frames.
             Frame::Repair(_) | Frame::Poll | Frame::Ping | Frame::Padding { .. } => Ok(Effect::Nothing),

@@ -41,7 +41,7 @@ impl Connection {
             bug!("stack {} of a damaged packet is gone", at.stack);
             return;
         };
-        self.on_packet_of_epoch(at.now, epoch);
+        self.on_packet_of_epoch(at.now, epoch, at.is_enclosed);
         self.ways.stats.packets_damaged += 1;
         let handled = frames.try_for_each(|frame| match frame {
             Frame::Data(found) if core::ptr::eq(found.bytes, data.bytes) => {

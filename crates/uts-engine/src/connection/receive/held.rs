@@ -168,7 +168,7 @@ mod tests {
                 let flags = DataFlags::default();
                 let data = Data { flow, offset: Some(1000 * number), flags, has_len: true, bytes };
                 let contents = Contents::Data(data);
-                let at = Arrived { now: Time::ZERO, ecn: None, stack: 0, number };
+                let at = Arrived::of(Time::ZERO, None, 0, number);
                 if ways.refuses(&at, &contents) {
                     continue;
                 }

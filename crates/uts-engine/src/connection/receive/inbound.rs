@@ -26,8 +26,9 @@ pub(crate) struct Inbound {
     /// The epoch whose flow control governs each group: the newest that the sender is known to use,
     /// or whose sender needs credit.
     pub flow_epochs: [u32; GROUPS_MAX],
-    /// The epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
-    pub heard_of: Option<u32>,
+    /// The epoch of the last packet, and whether it came in an envelope. Another such one is no
+    /// news for the exchange of mechanisms.
+    pub heard_of: Option<(u32, bool)>,
     /// What measures the rate of arrivals for the sender, if anything does, and the choice that it
     /// was built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
@@ -42,6 +43,8 @@ pub(in crate::connection) struct Arrived {
     /// Index of the stack.
     pub stack: usize,
     pub number: u64,
+    /// It came in an envelope.
+    pub is_enclosed: bool,
 }
 
 /// A packet that was opened.
@@ -65,6 +68,13 @@ pub(in crate::connection) enum Dropped {
     Malformed,
     Forged,
     Duplicate,
+}
+
+impl Arrived {
+    /// A packet that came by itself.
+    pub fn of(now: Time, ecn: Option<Ecn>, stack: usize, number: u64) -> Self {
+        Arrived { now, ecn, stack, number, is_enclosed: false }
+    }
 }
 
 impl Inbound {

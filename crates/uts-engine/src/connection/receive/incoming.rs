@@ -79,11 +79,11 @@ impl Connection {
         }
         match opened {
             Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
-                self.take_in_damaged(&Arrived { now, ecn, stack, number }, &packet[frames], right_bytes)
+                self.take_in_damaged(&Arrived::of(now, ecn, stack, number), &packet[frames], right_bytes)
             }
             Ok(Unsealed { stack, number, frames, repaired, .. }) => {
                 self.ways.stats.packets_corrected += u64::from(repaired);
-                self.take_in(&Arrived { now, ecn, stack, number }, &packet[frames])
+                self.take_in(&Arrived::of(now, ecn, stack, number), &packet[frames])
             }
             Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,
             Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
@@ -171,7 +171,7 @@ impl Connection {
             return;
         };
         let Some(stack) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
-        let at = &Arrived { now, ecn: None, stack, number: packet.number };
+        let at = &Arrived::of(now, None, stack, packet.number);
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
@@ -199,13 +199,15 @@ impl Connection {
         }
     }
 
-    /// A packet of an epoch arrived: for the machine, the first is a confirmation.
-    pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
+    /// A packet of an epoch arrived: for the machine, the first is a confirmation, if it came in no
+    /// envelope.
+    pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32, is_enclosed: bool) {
         let Some(inbound) = &mut self.ways.inbound else {
             bug!("a packet of epoch {epoch} arrives before anything can be received");
             return;
         };
-        let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
+        let heard = (epoch, is_enclosed);
+        let is_first = inbound.heard_of.replace(heard) != Some(heard);
         if is_first {
             inbound.follow_rate(epoch);
         }
@@ -215,7 +217,7 @@ impl Connection {
         let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
         let governs = group.and_then(|group| inbound.flow_epochs.get(usize::from(group)));
         let is_newer = governs.is_some_and(|governs| epoch > *governs);
-        if let Some(machine) = self.parts.exchanges.machine(Direction::In) {
+        if let Some(machine) = self.parts.exchanges.machine(Direction::In).filter(|_| !is_enclosed) {
             machine.on_packet(now, epoch);
         }
         if is_newer {
@@ -256,7 +258,7 @@ impl Ways {
         seen: Seen,
         bytes: u64,
     ) -> Option<(u32, bool)> {
-        let Arrived { now, ecn, stack, number } = *at;
+        let Arrived { now, ecn, stack, number, .. } = *at;
         let inbound = self.inbound.as_mut()?;
         let stack = inbound.stacks.get_mut(stack)?;
         let is_recovered = inbound.arrivals.repaired.contains(number);

@@ -41,7 +41,7 @@ impl Connection {
                 && !opened.repaired
                 && opened.right_bytes.is_none()
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
-                && inbound.heard_of == Some(stack.epoch)
+                && inbound.heard_of == Some((stack.epoch, false))
                 && let Some((receive, flow, bytes)) =
                     append(&mut self.ways.flows, stack, &datagram[opened.frames.clone()], &mut messages)
             {

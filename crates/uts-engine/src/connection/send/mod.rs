@@ -1,6 +1,7 @@
 //! What this end sends: epochs in use and what all flows share, packets and batches, and runs of
 //! packets that are alike.
 
+pub(in crate::connection) mod envelope;
 mod fates;
 pub(in crate::connection) mod gate;
 pub(in crate::connection) mod outbound;

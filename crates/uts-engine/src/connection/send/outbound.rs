@@ -1,6 +1,7 @@
 //! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the
 //! direction share.
 
+use super::envelope::Envelope;
 use super::timely::Timely;
 use super::timeouts::{Each, each_of};
 use crate::connection::allowance::{Admission, Allowance};
@@ -49,6 +50,8 @@ pub(crate) struct Outbound {
     /// leave.
     pub stacks: Vec<SendStack>,
     pub secrets: SecretChain,
+    /// The envelope of the packets of an epoch that the peer may not know yet.
+    pub envelope: Option<Box<Envelope>>,
     pub ledger: Ledger<Token>,
     pub delivery: Delivery,
     pub congestion: congestion::Slot,
@@ -138,6 +141,7 @@ impl Outbound {
         let mut outbound = Outbound {
             stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
             secrets,
+            envelope: None,
             ledger: Ledger::leaving_out(seed),
             delivery: Delivery::new(now),
             congestion: congestion::Slot::build(profile.get(Function::Congestion), &context)?,
@@ -267,7 +271,32 @@ impl Outbound {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
-        let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
+        if group == 0 && !self.replace_shared(now, (&old, profile), packet_bytes, u64::from(epoch)) {
+            return false;
+        }
+        // fec.md R-4: the old epoch's block under way is closed. Its redundancy still leaves under
+        // the old epoch.
+        for old in self.stacks.iter_mut().filter(|s| s.group == group) {
+            if let Some(fec) = &mut old.fec {
+                fec.flush();
+            }
+        }
+        self.stacks.push(stack);
+        self.set_departure();
+        self.drop_idle_stacks();
+        true
+    }
+
+    /// The profile of group 0 changes: its mechanisms that all flows share take over from those of
+    /// the old one. Says whether the library had everything.
+    pub(super) fn replace_shared(
+        &mut self,
+        now: Time,
+        (old, profile): (&Profile, &Profile),
+        packet_bytes: u64,
+        seed: u64,
+    ) -> bool {
+        let changed = |f: Function| old.get(f) != profile.get(f);
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not
         // at all.
         let congestion = if changed(Function::Congestion) {
@@ -279,7 +308,6 @@ impl Outbound {
                 // path's limit is none.
                 summary.threshold_bytes = u64::MAX;
             }
-            let seed = u64::from(epoch);
             let context = congestion::Context { now, packet_bytes, summary, past, seed };
             let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
                 return false;
@@ -306,16 +334,6 @@ impl Outbound {
             // finding.md R-15: what is in flight is looked at anew.
             self.loss_at = Some(now).filter(|_| self.ledger.eliciting() > 0);
         }
-        // fec.md R-4: the old epoch's block under way is closed. Its redundancy still leaves under
-        // the old epoch.
-        for old in self.stacks.iter_mut().filter(|s| s.group == group) {
-            if let Some(fec) = &mut old.fec {
-                fec.flush();
-            }
-        }
-        self.stacks.push(stack);
-        self.set_departure();
-        self.drop_idle_stacks();
         true
     }
 
@@ -334,7 +352,10 @@ impl Outbound {
         }
         let mut index = 0;
         while index < self.stacks.len() {
-            if self.is_replaced(index) && !has_repair(&self.stacks[index]) {
+            let stack = &self.stacks[index];
+            let is_needed = |envelope: &Envelope| envelope.needs(stack.epoch);
+            let is_needed = self.envelope.as_deref().is_some_and(is_needed);
+            if self.is_replaced(index) && !has_repair(stack) && !is_needed {
                 self.stacks.remove(index);
             } else {
                 index += 1;

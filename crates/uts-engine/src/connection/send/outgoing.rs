@@ -129,8 +129,10 @@ impl Connection {
         let stack = outbound.stacks.get(index)?;
         let protection = stack.protection.as_ref()?;
         let (start, number) = (out.len(), outbound.ledger.next_number());
+        let envelope = outbound.begin_envelope(stack, self.identity.peer_cid, number, out);
         let mark = outbound.emit_header(stack, self.identity.peer_cid, number, out);
-        let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
+        let behind = stack.detection.trailer_bytes() + protection.tag_bytes();
+        let around = out.len() - start + behind + envelope.map_or(0, |(_, behind)| behind);
         let Some(frames_bytes) = room.bytes.checked_sub(around) else {
             out.truncate(start);
             return None;
@@ -138,6 +140,7 @@ impl Connection {
         let end = out.len() + frames_bytes;
         let mut packet = Packet::new(out, now, reason, (index, mark), end);
         packet.number = number;
+        packet.envelope = envelope.map(|(mark, _)| mark);
         packet.full_end = end + (room.full - room.bytes);
         packet.packet_bytes = self.parts.size.current() as u64;
         packet.is_next = room.is_next;
@@ -189,6 +192,9 @@ impl Connection {
             self.ways.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
         let departure = Departure { repeats: shape.repeats, polls, ..outbound.departure() };
+        if let Some(envelope) = outbound.envelope.as_mut().filter(|envelope| envelope.epoch == epoch) {
+            envelope.is_due &= !eliciting;
+        }
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, departure, tokens, snapshot });
         if eliciting {
             outbound.on_entered(now);
@@ -230,6 +236,24 @@ impl Ways {
         }
         let tolerant = packet.tolerant_bytes();
         seal(stack, protection, (packet.number, dcid), packet.mark, packet.out, tolerant);
+        stack.keys.add(1, packet.len() as u64);
+        if let Some(mark) = packet.envelope {
+            self.protect_envelope(packet, mark, dcid);
+        }
+    }
+
+    /// The same of the envelope around it.
+    #[cold]
+    fn protect_envelope(&mut self, packet: &mut Packet<'_>, mark: AdaptiveMark, dcid: &ConnectionId) {
+        let outer =
+            self.outbound.as_ref().and_then(|o| Some(o.outer_stack(o.stacks.get(packet.stack)?)?.epoch));
+        let stacks = self.outbound.as_mut().map_or(&mut [][..], |outbound| &mut outbound.stacks);
+        let Some(stack) = stacks.iter_mut().find(|stack| Some(stack.epoch) == outer) else {
+            bug!("an envelope is sealed under a stack which is gone");
+            return;
+        };
+        let Some(protection) = &stack.protection else { return };
+        seal(stack, protection, (packet.number, dcid), mark, packet.out, 0);
         stack.keys.add(1, packet.len() as u64);
     }
 }

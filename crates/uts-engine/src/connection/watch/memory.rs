@@ -42,9 +42,11 @@ impl Connection {
             ("flows", self.ways.flows.heap_bytes() + self.agreement.groups.heap_bytes()),
             (
                 "packets",
-                outbound.map_or(0, |o| o.ledger.heap_bytes() + o.meter.heap_bytes())
-                    + inbound
-                        .map_or(0, |i| i.arrivals.received.heap_bytes() + i.arrivals.repaired.heap_bytes()),
+                outbound.map_or(0, |o| {
+                    let envelope = o.envelope.as_ref().map_or(0, |e| size_of_val(&**e) + e.heap_bytes());
+                    o.ledger.heap_bytes() + o.meter.heap_bytes() + envelope
+                }) + inbound
+                    .map_or(0, |i| i.arrivals.received.heap_bytes() + i.arrivals.repaired.heap_bytes()),
             ),
             ("ids", self.parts.ids.heap_bytes()),
             ("waiting", waiting),

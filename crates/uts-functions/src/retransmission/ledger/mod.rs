@@ -430,6 +430,27 @@ impl<T: Carried> Ledger<T> {
         taken
     }
 
+    /// Takes out what was built under an epoch, which nobody will ever read: it counts neither as
+    /// lost nor as delivered. Returns the packets that were in flight, in the order of their
+    /// numbers (retransmission.md R-26).
+    pub fn take_epoch(&mut self, epoch: u32) -> Vec<(u64, Sent<T>)> {
+        let mut runs = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.sent.epoch == epoch) {
+            entry.close(u64::MAX, &mut runs);
+        }
+        let taken: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
+        self.eliciting -= taken.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
+        self.lost.retain(|(_, sent)| sent.epoch != epoch);
+        self.settle();
+        taken
+    }
+
+    /// Says whether a packet that was built under an epoch is neither acknowledged nor forgotten.
+    pub fn has_of_epoch(&self, epoch: u32) -> bool {
+        self.entries.iter().any(|entry| entry.open != 0 && entry.sent.epoch == epoch)
+            || self.lost.iter().any(|(_, sent)| sent.epoch == epoch)
+    }
+
     fn remember_lost(&mut self, number: u64, sent: &Sent<T>) {
         if sent.size_probe {
             return;

@@ -87,6 +87,26 @@ fn however_many_are_lost_before_the_first_is_reported_some_are_remembered() {
     }
 }
 
+/// Packets of an epoch that the peer does not read, whether they are in flight, lost or settled.
+#[test]
+fn an_epoch_is_taken_out_whole() {
+    let mut l = ledger(4);
+    for n in 4..12 {
+        l.record(Sent { epoch: 2, ..sent(n) });
+    }
+    l.record(Sent { epoch: 4, ..sent(12) });
+    let done = l.on_ack([6..8, 11..13].into_iter(), Time::from_millis(20)).expect("sent");
+    assert_eq!(settled(&done), [6, 7, 11, 12]);
+    assert!(l.has_of_epoch(0) && l.has_of_epoch(2) && !l.has_of_epoch(4));
+    assert_eq!(numbers(&find(&mut l, 20).packets), [0, 1, 2, 3, 4, 5, 8]);
+    assert!(l.has_of_epoch(0), "it may arrive after all");
+    assert_eq!(numbers(&l.take_epoch(2)), [9, 10]);
+    assert!(!l.has_of_epoch(2) && l.eliciting() == 0);
+    let done = l.on_ack([0..11].into_iter(), Time::from_millis(30)).expect("sent");
+    assert_eq!(numbers(&done.spurious), [0, 1, 2, 3], "what was taken out does not arrive");
+    assert!(done.packets.is_empty() && !l.has_of_epoch(0));
+}
+
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_is_refused() {
     assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());

@@ -3,16 +3,20 @@
 //! bound.
 //!
 //! The network is the set of all messages ever sent. Any of them may be delivered at any time, any
-//! number of times, or never. Timers fire in any order. What must happen "eventually" is stated as
-//! safety: from every reachable state, a network that delivers from then on brings the ends
-//! together.
+//! number of times, or never. So may packets, each of which stands for all that were built under
+//! one epoch, until all of those are acknowledged. Timers fire in any order. What must happen
+//! "eventually" is stated as safety: from every reachable state, a network that delivers from then
+//! on brings the ends together.
+
+mod world;
 
 use stateright::{Checker, Model, Property};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use uts_engine::exchange::{Event, Machine, Message, Side, Using};
+use uts_engine::exchange::{EPOCH_SPAN, Machine, Message, Side, Using};
 use uts_functions::Time;
+use world::{Parcel, World};
 
 type Profile = u8;
 type Refusal = u8;
@@ -36,6 +40,14 @@ enum Fault {
     AcceptIsConfirm,
     /// Requests do not say what the sender uses.
     UsingForgotten,
+    /// The first packet that carries a request counts as one that carries none.
+    CarriedIsBare,
+    /// What the sender no longer uses counts as settled, whatever is under way.
+    SettledAtOnce,
+    /// What has arrived of a packet counts as read, though the request that it carried is refused.
+    RefusedIsRead,
+    /// A refusal of what packets carry does not arrive, and the sender gives up.
+    BackForgotten,
 }
 
 /// What must have happened somewhere in an exploration for it to mean anything.
@@ -44,6 +56,15 @@ const SEEN_REFUSED: [u32; 2] = [4, 8];
 const SEEN_FAILED: [u32; 2] = [16, 32];
 const SEEN_ACCEPTED: [u32; 2] = [64, 128];
 const SEEN_ALL: u32 = 255;
+/// What packets carried was accepted by the receiver, refused, or crossed its own higher request.
+const SEEN_CARRIED: u32 = 256;
+const SEEN_CARRIED_REFUSED: u32 = 512;
+const SEEN_CARRIED_CROSSING: u32 = 1024;
+const SEEN_CARRIED_ALL: u32 = SEEN_CARRIED | SEEN_CARRIED_REFUSED | SEEN_CARRIED_CROSSING;
+/// An epoch was forgotten at the sender because all sent under it was acknowledged.
+const SEEN_SETTLED: u32 = 2048;
+/// The receiver closed an epoch because of a number far above it.
+const SEEN_FAR_ABOVE: u32 = 4096;
 
 struct Exchange {
     fault: Fault,
@@ -51,33 +72,17 @@ struct Exchange {
     wishes: [u8; 2],
     groups: u8,
     tries_max: u8,
+    span: u32,
+    /// Whether the sender may use a profile at once.
+    carries: bool,
+    /// Whether it may ask and wait for the answer.
+    asks: bool,
+    /// Whether requests may be refused.
+    refuses: bool,
     /// Whether replaced epochs close as soon as a timer fires, or never: the extremes of the
     /// retirement delay.
     retires: bool,
     seen: AtomicU32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct World {
-    ends: [Machine<Profile, Refusal>; 2],
-    /// All that each end ever sent.
-    sent: [BTreeSet<Letter>; 2],
-    wishes: [u8; 2],
-    /// What each end asked for last.
-    asked: [Option<(u8, Profile)>; 2],
-    /// What the receiver holds open: epoch to group and profile.
-    open: BTreeMap<u32, (u8, Profile)>,
-    /// What the sender builds packets under.
-    using: BTreeMap<u8, (u32, Profile)>,
-    /// Every epoch that the sender built packets under: any may still arrive.
-    used: BTreeSet<u32>,
-    /// Every binding of a number that either end put into effect.
-    bound: BTreeMap<u32, (u8, Profile)>,
-    /// Numbers of which an initiator said that they came to nothing.
-    denied: BTreeSet<u32>,
-    /// Whether an end ever stopped repeating without an answer.
-    gave_up: bool,
-    broken: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,157 +91,40 @@ enum Action {
     AskAgain { end: usize },
     Deliver { to: usize, letter: Letter, accept: bool },
     Fire { end: usize },
-    Packet { epoch: u32 },
-}
-
-impl World {
-    /// Takes out the messages of the machine of `end`. Returns what it sent and which events (as
-    /// bits) it had.
-    fn drain(&mut self, end: usize) -> (Vec<Letter>, u32) {
-        let mut seen = 0;
-        while let Some(event) = self.ends[end].poll_event() {
-            match event {
-                Event::Open { epoch, group, profile } => {
-                    self.bind(epoch, group, profile);
-                    if end != RECEIVER || self.open.insert(epoch, (group, profile)).is_some() {
-                        self.broken = Some("an epoch was opened twice, or by the sender");
-                    }
-                }
-                Event::Use { epoch, group, profile } => {
-                    self.bind(epoch, group, profile);
-                    self.used.insert(epoch);
-                    let old = self.using.insert(group, (epoch, profile));
-                    if end != SENDER || old.is_some_and(|(old, _)| old >= epoch) {
-                        self.broken = Some("the sender went back, or the receiver uses an epoch");
-                    }
-                }
-                Event::Retire { epoch } => {
-                    if self.open.remove(&epoch).is_none() {
-                        self.broken = Some("an epoch was retired that was not open");
-                    }
-                }
-                Event::Accepted { .. } => seen |= SEEN_ACCEPTED[end],
-                Event::Refused { epoch, .. } => {
-                    self.denied.insert(epoch);
-                    seen |= SEEN_REFUSED[end];
-                }
-                Event::Withdrawn { epoch, .. } => {
-                    self.denied.insert(epoch);
-                    seen |= SEEN_WITHDRAWN[end];
-                }
-                Event::Failed { .. } => seen |= SEEN_FAILED[end],
-            }
-        }
-        if !self.denied.is_disjoint(&self.used) {
-            self.broken = Some("a number is in use that was said to have come to nothing");
-        }
-        if end == RECEIVER && self.denied.iter().any(|epoch| epoch % 2 == 1 && self.open.contains_key(epoch))
-        {
-            self.broken = Some("the receiver keeps open what came to nothing");
-        }
-        let mut letters = Vec::new();
-        while let Some(letter) = self.ends[end].poll_message() {
-            letters.push(letter);
-        }
-        (letters, seen)
-    }
-
-    fn bind(&mut self, epoch: u32, group: u8, profile: Profile) {
-        if self.bound.insert(epoch, (group, profile)).is_some_and(|old| old != (group, profile)) {
-            self.broken = Some("a number was bound to two profiles");
-        }
-    }
-
-    fn deliver(&mut self, to: usize, letter: Letter, accept: bool) {
-        let is_nak = matches!(letter, Message::Nak { .. });
-        let before = self.in_use(to);
-        self.ends[to].handle(NOW, letter, |_, _| if accept { Ok(()) } else { Err(1) });
-        if is_nak && before != self.in_use(to) {
-            self.broken = Some("a NAK changed what is in use");
-        }
-    }
-
-    fn fire(&mut self, end: usize) {
-        let was_idle = self.ends[end].is_idle();
-        self.ends[end].handle_timeout(NOW);
-        self.gave_up |= !was_idle && self.ends[end].is_idle();
-    }
-
-    fn in_use(&self, end: usize) -> Vec<Option<u32>> {
-        (0..4).map(|group| self.ends[end].current(group)).collect()
-    }
-
-    fn sender_is_understood(&self) -> bool {
-        self.using.iter().all(|(group, (epoch, profile))| self.open.get(epoch) == Some(&(*group, *profile)))
-    }
-
-    /// At most one epoch for which each end asked is open in a group without being known to be in
-    /// use.
-    fn doubt_is_bounded(&self) -> bool {
-        (0..2).all(|group| {
-            let current = self.ends[RECEIVER].current(group);
-            let in_doubt =
-                |(epoch, (of, _)): &(&u32, &(u8, Profile))| *of == group && Some(**epoch) > current;
-            self.open.iter().filter(in_doubt).count() <= 2
-        })
-    }
-
-    /// Drops what is in flight and runs on over a network that delivers, until nothing moves.
-    fn settle(&mut self) -> bool {
-        for _ in 0..64 {
-            let mut quiet = true;
-            for end in [SENDER, RECEIVER] {
-                for letter in self.drain(end).0 {
-                    quiet = false;
-                    self.deliver(1 - end, letter, true);
-                }
-            }
-            let waits = |end: &Machine<_, _>| end.poll_timeout().is_some_and(|at| at <= NOW);
-            if quiet && !self.ends.iter().any(waits) {
-                return self.ends.iter().all(Machine::is_idle);
-            }
-            if quiet {
-                self.fire(SENDER);
-                self.fire(RECEIVER);
-            }
-        }
-        false
-    }
-
-    /// Whether both ends come to agree from here, whichever end asks next.
-    fn converges(&self, model: &Exchange) -> bool {
-        let mut settled = self.clone();
-        if !settled.settle() {
-            return false;
-        }
-        [SENDER, RECEIVER].into_iter().all(|end| {
-            let mut world = settled.clone();
-            (0..model.groups).all(|group| {
-                // What was in doubt is settled first, and a number may turn out to be spent.
-                (0..3).any(|attempt| {
-                    let wish = 200 + attempt;
-                    let epoch = world.ends[end].request(NOW, group, wish);
-                    world.settle()
-                        && epoch.is_ok_and(|epoch| {
-                            world.using.get(&group) == Some(&(epoch, wish))
-                                && world.ends.iter().all(|end| end.current(group) == Some(epoch))
-                        })
-                })
-            }) && world.ends.iter().all(|end| end.in_doubt().is_none())
-                && (!model.retires || world.open.len() == world.using.len())
-                && world.sender_is_understood()
-                && world.broken.is_none()
-        })
-    }
+    Packet { parcel: Parcel, accept: bool },
+    UseAtOnce { group: u8 },
+    Acknowledge { epoch: u32 },
+    Settle { epoch: u32 },
 }
 
 impl Exchange {
     fn new(wishes: [u8; 2], groups: u8, tries_max: u8, retires: bool) -> Self {
-        Exchange { fault: Fault::None, wishes, groups, tries_max, retires, seen: AtomicU32::new(0) }
+        Exchange {
+            fault: Fault::None,
+            wishes,
+            groups,
+            tries_max,
+            span: EPOCH_SPAN,
+            carries: false,
+            asks: true,
+            refuses: true,
+            retires,
+            seen: AtomicU32::new(0),
+        }
+    }
+
+    /// The same, where the sender may use a profile at once.
+    fn carrying(self) -> Self {
+        Exchange { carries: true, ..self }
+    }
+
+    /// The same, where numbers that packets tell apart are few, and nothing is refused.
+    fn within(self, span: u32) -> Self {
+        Exchange { span, refuses: false, ..self }
     }
 
     fn machine(&self, side: Side) -> Machine<Profile, Refusal> {
-        let mut machine = Machine::new(side, 0).with_tries_max(self.tries_max);
+        let mut machine = Machine::new(side, 0).with_tries_max(self.tries_max).with_span(self.span);
         machine.set_pto(Duration::ZERO);
         if !self.retires {
             machine.set_retire_after(Duration::MAX);
@@ -247,7 +135,7 @@ impl Exchange {
     /// What the fault makes of a message on its way.
     fn spoil(&self, world: &World, to: usize, letter: Letter) -> Letter {
         match (self.fault, letter) {
-            (Fault::NakIsAck, Message::Nak { epoch, .. }) => Message::Ack { epoch },
+            (Fault::NakIsAck | Fault::BackForgotten, Message::Nak { epoch, .. }) => Message::Ack { epoch },
             (Fault::AckWithoutNumber, Message::Ack { epoch }) => {
                 let asked = world.sent[to].iter().filter_map(|sent| match sent {
                     Message::Request { epoch, .. } => Some(*epoch),
@@ -293,6 +181,8 @@ impl Model for Exchange {
             open: [(0, (0, FIRST_PROFILE))].into(),
             using: [(0, (0, FIRST_PROFILE))].into(),
             used: [0].into(),
+            parcels: [Parcel { epoch: 0, envelope: None }].into(),
+            read: BTreeSet::new(),
             bound: [(0, (0, FIRST_PROFILE))].into(),
             denied: BTreeSet::new(),
             gave_up: false,
@@ -303,7 +193,12 @@ impl Model for Exchange {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for end in [SENDER, RECEIVER] {
             if world.wishes[end] > 0 {
-                actions.extend((0..self.groups).map(|group| Action::Ask { end, group }));
+                if self.asks || end == RECEIVER {
+                    actions.extend((0..self.groups).map(|group| Action::Ask { end, group }));
+                }
+                if self.carries && end == SENDER {
+                    actions.extend((0..self.groups).map(|group| Action::UseAtOnce { group }));
+                }
                 if world.ends[end].in_doubt().is_some() {
                     actions.push(Action::AskAgain { end });
                 }
@@ -313,13 +208,28 @@ impl Model for Exchange {
             }
             for letter in &world.sent[end] {
                 let (to, letter) = (1 - end, letter.clone());
-                if matches!(letter, Message::Request { .. }) {
+                if self.refuses && matches!(letter, Message::Request { .. }) {
                     actions.push(Action::Deliver { to, letter: letter.clone(), accept: false });
                 }
                 actions.push(Action::Deliver { to, letter, accept: true });
             }
         }
-        actions.extend(world.used.iter().map(|&epoch| Action::Packet { epoch }));
+        for parcel in &world.parcels {
+            if self.refuses && parcel.envelope.is_some() {
+                actions.push(Action::Packet { parcel: parcel.clone(), accept: false });
+            }
+            actions.push(Action::Packet { parcel: parcel.clone(), accept: true });
+        }
+        if let Some(carried) = world.ends[SENDER].carried()
+            && world.read.contains(&carried.epoch)
+        {
+            actions.push(Action::Acknowledge { epoch: carried.epoch });
+        }
+        if self.span < EPOCH_SPAN {
+            let in_use = |epoch| world.using.values().any(|(used, _)| *used == epoch);
+            let replaced = world.parcels.iter().map(|parcel| parcel.epoch).filter(|epoch| !in_use(*epoch));
+            actions.extend(replaced.map(|epoch| Action::Settle { epoch }));
+        }
     }
 
     fn next_state(&self, last: &World, action: Action) -> Option<World> {
@@ -347,9 +257,34 @@ impl Model for Exchange {
                 world.deliver(to, letter, accept);
             }
             Action::Fire { end } => world.fire(end),
-            Action::Packet { epoch } => world.ends[RECEIVER].on_packet(NOW, epoch),
+            Action::Packet { parcel, accept } => {
+                let seen = world.arrive(&parcel, accept, self.fault);
+                self.seen.fetch_or(seen, Ordering::Relaxed);
+            }
+            Action::UseAtOnce { group } => {
+                let profile = 10 + world.wishes[SENDER];
+                world.wishes[SENDER] -= 1;
+                if world.ends[SENDER].use_at_once(NOW, group, profile).is_ok() {
+                    world.asked[SENDER] = Some((group, profile));
+                }
+            }
+            Action::Acknowledge { epoch } => world.ends[SENDER].on_acknowledged(NOW, epoch),
+            Action::Settle { epoch } => {
+                world.settle_epoch(epoch);
+                self.seen.fetch_or(SEEN_SETTLED, Ordering::Relaxed);
+            }
         }
+        if self.fault == Fault::SettledAtOnce {
+            world.ends[SENDER].settle(|_| false);
+        }
+        let lowest = last.open.keys().next().copied();
         self.collect(&mut world);
+        if let (Some(lowest), Some((highest, _))) = (lowest, world.open.last_key_value())
+            && highest - lowest >= self.span
+            && !world.open.contains_key(&lowest)
+        {
+            self.seen.fetch_or(SEEN_FAR_ABOVE, Ordering::Relaxed);
+        }
         (world != *last).then_some(world)
     }
 
@@ -359,6 +294,13 @@ impl Model for Exchange {
                 world.sender_is_understood()
             }),
             Property::always("no step breaks a rule", |_, world: &World| world.broken.is_none()),
+            Property::always("packets under way can be read", |model: &Self, world: &World| {
+                model.retires || world.packets_are_read()
+            }),
+            Property::always("open epochs can be told apart", |model: &Self, world: &World| {
+                let ends = world.open.first_key_value().zip(world.open.last_key_value());
+                ends.is_none_or(|((first, _), (last, _))| last - first < model.span)
+            }),
             Property::always("doubt is bounded", |_, world: &World| world.doubt_is_bounded()),
             Property::always("at rest both ends agree", |_, world: &World| {
                 let at_rest = !world.gave_up && world.ends.iter().all(Machine::is_idle);
@@ -402,6 +344,45 @@ fn both_ends_ask_twice() {
 }
 
 #[test]
+fn the_sender_uses_a_profile_at_once() {
+    let all = SEEN_ALL | SEEN_CARRIED_ALL;
+    explore("at once or asked", Exchange::new([1, 1], 1, 2, true).carrying(), all & !SEEN_CARRIED_CROSSING);
+    explore("two groups", Exchange::new([1, 1], 2, 1, true).carrying(), all & !SEEN_CARRIED_CROSSING);
+    explore("sender twice", Exchange::new([2, 1], 1, 1, true).carrying(), all & !SEEN_CARRIED_CROSSING);
+    explore("receiver twice", Exchange::new([1, 2], 1, 1, true).carrying(), all);
+    explore(
+        "without retirement",
+        Exchange::new([2, 1], 1, 1, false).carrying(),
+        all & !SEEN_CARRIED_CROSSING,
+    );
+    explore("receiver twice, two groups", Exchange::new([1, 2], 2, 1, true).carrying(), all);
+    explore("without retirement, receiver twice", Exchange::new([1, 2], 1, 1, false).carrying(), all);
+}
+
+#[test]
+fn the_sender_uses_twice_at_once_and_the_receiver_asks_twice() {
+    let at_once = Exchange { asks: false, ..Exchange::new([2, 2], 1, 1, true).carrying() };
+    // A sender that only uses at once tells no failure.
+    explore(
+        "both twice",
+        at_once,
+        (SEEN_ALL & !SEEN_FAILED[SENDER] & !SEEN_WITHDRAWN[SENDER]) | SEEN_CARRIED_ALL,
+    );
+}
+
+/// Numbers return after few exchanges, as they do in packets: what is under way is never taken for
+/// something else, and never closed.
+#[test]
+fn numbers_that_return_harm_nothing_under_way() {
+    let all = SEEN_SETTLED | SEEN_FAR_ABOVE;
+    let numbers = |wishes| Exchange::new(wishes, 1, 1, false).within(8);
+    explore("span of 8, asked", numbers([4, 0]), all);
+    let at_once = |wishes| Exchange { asks: false, ..numbers(wishes).carrying() };
+    explore("span of 8, at once", at_once([6, 0]), all | SEEN_CARRIED);
+    explore("span of 8, the receiver asks as well", at_once([4, 1]), all | SEEN_CARRIED);
+}
+
+#[test]
 fn planted_faults_are_found() {
     for (fault, property) in [
         (Fault::NakIsAck, "the sender uses what the receiver reads"),
@@ -409,9 +390,23 @@ fn planted_faults_are_found() {
         (Fault::AcceptIsConfirm, "the sender uses what the receiver reads"),
         (Fault::UsingForgotten, "the sender uses what the receiver reads"),
     ] {
-        let model = Exchange { fault, ..Exchange::new([2, 1], 1, 1, true) };
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        println!("{fault:?}: found among {} states", checker.unique_state_count());
-        checker.assert_any_discovery(property);
+        find(Exchange { fault, ..Exchange::new([2, 1], 1, 1, true) }, property);
     }
+    for (fault, property) in [
+        (Fault::CarriedIsBare, "the sender uses what the receiver reads"),
+        (Fault::RefusedIsRead, "the sender uses what the receiver reads"),
+        (Fault::BackForgotten, "the sender uses what the receiver reads"),
+    ] {
+        find(Exchange { fault, ..Exchange::new([1, 1], 1, 1, true).carrying() }, property);
+    }
+    let at_once = Exchange { asks: false, ..Exchange::new([4, 0], 1, 1, false).within(8).carrying() };
+    let settled = Exchange { fault: Fault::SettledAtOnce, ..at_once };
+    find(settled, "packets under way can be read");
+}
+
+fn find(model: Exchange, property: &'static str) {
+    let fault = model.fault;
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!("{fault:?}: found among {} states", checker.unique_state_count());
+    checker.assert_any_discovery(property);
 }

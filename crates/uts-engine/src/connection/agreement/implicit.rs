@@ -1,0 +1,160 @@
+//! Implicit use, as the hub sees it: what may be used at once, envelopes on their way in, and the
+//! way back after a refusal (exchange.md section 9).
+
+use crate::connection::agreement::exchanges::from_wire;
+use crate::connection::agreement::refusal::{Refusal, Terms};
+use crate::connection::parts::LostPacket;
+use crate::connection::receive::inbound::{Arrived, Unsealed};
+use crate::connection::send::envelope::Envelope;
+use crate::connection::{Connection, Outbound};
+use crate::consent::Answering;
+use crate::event::Direction;
+use crate::exchange::{Carried, GROUPS_MAX};
+use crate::requirements::ExchangeMode;
+use crate::synthesis::DataLayout;
+use uts_functions::mechanism::Consent;
+use uts_functions::{Function, Profile, Time};
+use uts_wire::frame::{self, Frame, FrameIter};
+
+impl Connection {
+    /// Says whether a profile that is wanted for a group of what this end sends is used at once
+    ///
+    pub(in crate::connection) fn is_to_be_implicit(&self, group: u8, profile: &Profile) -> bool {
+        match self.ways.config.requirements.exchange {
+            ExchangeMode::Explicit => false,
+            ExchangeMode::Implicit => true,
+            ExchangeMode::Automatic => is_certain(&self.profile_of(Direction::Out, group), profile),
+        }
+    }
+
+    /// Says whether data sent under a profile before the peer has agreed can be sent again under
+    /// what is in use, and the peer reads it if it agrees.
+    pub(in crate::connection) fn can_go_back(&self, group: u8, profile: &Profile) -> bool {
+        let has_stack = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.stack(group).is_some());
+        let old = self.profile_of(Direction::Out, group);
+        let kept = [Function::Presentation, Function::Segmentation];
+        let (before, after) = (DataLayout::of(&old), DataLayout::of(profile));
+        self.agreement.peer_reads_use
+            && has_stack
+            && kept.iter().all(|function| old.get(*function) == profile.get(*function))
+            && DataLayout { repeats: before.repeats, tolerates: before.tolerates, ..after } == before
+    }
+
+    /// If what was asked for is in use already, its packets leave in envelopes, the next at once.
+    pub(in crate::connection) fn put_in_envelopes(&mut self) {
+        let carried = self.parts.exchanges.machine(Direction::Out).and_then(|machine| machine.carried());
+        let (Some(carried), Some(outbound)) = (carried, &mut self.ways.outbound) else { return };
+        let envelope = Envelope::new(&carried, outbound.ledger.next_number());
+        outbound.envelope = envelope.map(Box::new);
+        self.parts.ping.is_wanted = true;
+    }
+
+    /// A packet that travelled in an envelope is acknowledged.
+    pub(in crate::connection) fn on_envelope_opened(&mut self, now: Time, epoch: u32) {
+        if let Some(machine) = self.parts.exchanges.machine(Direction::Out) {
+            machine.on_acknowledged(now, epoch);
+        }
+        self.drain_exchange(now, Direction::Out);
+    }
+
+    /// The peer agrees to what was carried: packets travel in no envelope any more.
+    pub(in crate::connection) fn send_bare(&mut self, direction: Direction) {
+        if direction == Direction::Out {
+            self.ways.outbound_mut(|outbound| {
+                outbound.envelope = None;
+                outbound.drop_idle_stacks();
+            });
+        }
+    }
+
+    /// The peer refuses what was carried: the epoch before is in use again, and what was sent
+    /// meanwhile is sent again.
+    pub(in crate::connection) fn go_back(&mut self, now: Time, group: u8) {
+        let packet_bytes = self.parts.size.current() as u64;
+        let refused = self.profile_of(Direction::Out, group);
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let taken = outbound.go_back(now, packet_bytes);
+        let next_packet = outbound.ledger.next_number();
+        let in_use = self.profile_of(Direction::Out, group);
+        self.follow_use(now, group, (&refused, &in_use), true);
+        for (number, sent) in &taken {
+            let loss = LostPacket { now, number: *number, sent_at: sent.snapshot.sent_at, next_packet };
+            for token in &sent.tokens {
+                self.parts.lost(&loss, token, &mut self.ways);
+            }
+        }
+    }
+
+    /// Takes in an authentic packet that encloses another, whose profile may be new here.
+    #[cold]
+    pub(in crate::connection) fn take_in_envelope(&mut self, at: &Arrived, payload: &[u8]) {
+        let Some(Ok(Frame::UsePf(frame))) = FrameIter::new(payload).next().filter(|_| !at.is_enclosed) else {
+            return self.on_malformed(at.stack);
+        };
+        self.on_authentic(at.now);
+        if !self.reads_carried(at.now, &frame) {
+            // the sender repeats it.
+            self.ways.stats.dropped_unknown_epoch += 1;
+            return;
+        }
+        let mut packet = frame.packet.to_vec();
+        let inbound = self.ways.inbound.as_ref();
+        let opened = inbound.and_then(|inbound| inbound.unseal(&self.identity.local_cid, &mut packet).ok());
+        let is_meant = |opened: &Unsealed| {
+            let stack = inbound.and_then(|inbound| inbound.stacks.get(opened.stack));
+            opened.number == at.number && stack.is_some_and(|stack| stack.epoch == frame.epoch)
+        };
+        match opened.filter(is_meant) {
+            Some(Unsealed { stack, frames, right_bytes: None, .. }) => {
+                let at = Arrived { stack, is_enclosed: true, ..*at };
+                self.take_in(&at, &packet[frames]);
+            }
+            _ => self.on_malformed(at.stack),
+        }
+    }
+
+    /// The request for a profile that packets of the peer carry goes to the machine, with a function
+    /// of it that this end does not know. Says whether what is built under it can be read.
+    fn on_carried(&mut self, now: Time, carried: Carried<Profile>, stranger: Option<u8>) -> bool {
+        let may_go_unprotected = self.may_go_unprotected();
+        let protection = self.shared_protection(Direction::In, carried.using[0]);
+        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        let machine = self.parts.exchanges.begin_at(Direction::In, pto);
+        let config = &self.ways.config;
+        let is_read = machine.handle_carried(now, carried, |group, profile| {
+            if let Some(function) = stranger {
+                return Err(Refusal::of_stranger(function));
+            }
+            let answering = Answering::new(&config.requirements, Direction::In);
+            let library = config.library();
+            Terms { library, may_go_unprotected, protection, answering }.accept(profile, group)
+        });
+        self.drain_exchange(now, Direction::In);
+        is_read
+    }
+
+    /// Decides on the request in an envelope. Says whether packets of its epoch can be read.
+    fn reads_carried(&mut self, now: Time, frame: &frame::UsePf<'_>) -> bool {
+        let (profile, stranger) = from_wire(&frame.profile);
+        let mut using = [None; GROUPS_MAX];
+        using.iter_mut().zip(frame.using).for_each(|(to, from)| *to = from);
+        let carried = Carried { epoch: frame.epoch, group: frame.group, using, profile };
+        let is_read = self.on_carried(now, carried, stranger);
+        let stacks = self.ways.inbound.as_mut().map_or(&mut [][..], |inbound| &mut inbound.stacks);
+        if let Some(stack) = stacks.iter_mut().find(|stack| is_read && stack.epoch == frame.epoch) {
+            // those that were sent before others may come behind them.
+            stack.first_number = stack.first_number.min(frame.first);
+        }
+        is_read
+    }
+}
+
+/// Says whether a peer cannot but agree to a change: it has the mechanisms that all have, and is
+/// asked for nothing that it must have named.
+fn is_certain(old: &Profile, new: &Profile) -> bool {
+    old.differences(new).all(|function| {
+        new.mechanism(function).is_some_and(|mechanism| {
+            mechanism.mandatory && matches!(mechanism.consent, Consent::NotNeeded | Consent::OfSender)
+        })
+    })
+}
