@@ -138,7 +138,8 @@ class ReceiveHalf:
         self.said = granted
         self.settled, self.arrived, self.delivered = Ranges(), Ranges(), Ranges()
         self.pieces = {}  # first position -> bytes
-        self.begins, self.ends = set(), set()
+        self.begins, self.ends = set(), set()  # first positions of messages, and those of their ends
+        self.parts = Ranges()  # positions of messages
         self.fin = self.reset = None
         self.got = 0  # how far data has come (flow.md R-33)
         self.group = None
@@ -165,9 +166,11 @@ class ReceiveHalf:
         if frame["FIN"]:
             self.fin = end - 1
         self.got = max(self.got, data_end)
-        if frame["BEGIN"]:
+        if frame["MESSAGE"]:
+            self.parts.add(begin, data_end)
+        if frame["BEGIN"] and begin not in self.delivered:
             self.begins.add(begin)
-        if frame["END"]:
+        if frame["END"] and data_end - 1 not in self.delivered:
             self.ends.add(data_end - 1)
         for a, b in self.settled.missing(begin, end):  # R-1
             content = frame["bytes"][a - begin : b - begin]
@@ -209,7 +212,7 @@ class ReceiveHalf:
                 continue
             if ordered:
                 break
-            later = [a for a, b in self.arrived.runs for a, _ in self.delivered.missing(max(a, at + 1), b)]
+            later = [a for a, b in self.settled.runs for a, _ in self.delivered.missing(max(a, at + 1), b)]
             later += [a for a in self.begins if a > at and a not in self.delivered]
             if not later:
                 break
@@ -220,25 +223,45 @@ class ReceiveHalf:
         """One thing that begins at `at`: kind, content or None, and the position behind; None if it has to wait."""
         if at == self.fin or at not in self.settled or at in self.delivered:
             return None
-        if at in self.begins:
-            end = min((e for e in self.ends if e >= at), default=None)
-            if end is None or not self.settled.has(at, end + 1):
-                return None
-            whole = self.arrived.has(at, end + 1)
-            data = self._gather(at, end)
-            self.delivered.add(at, end + 1)
-            return "message", data if whole else None, end + 1
-        if at not in self.arrived or at in self.ends:
-            end = at + 1 if at in self.arrived else min([b for _, b in self.arrived.missing(at, self.settled.reach(at))][:1])
-            self.lost += end - at
-            self.delivered.add(at, end)
-            return "lost", None, end
+        if at not in self.arrived:
+            return self._drop(at, self.arrived.missing(at, self.settled.reach(at))[0][1])
+        if at in self.parts:
+            return self._message(at)
         end = self.arrived.reach(at)
-        stops = [b for b in self.begins if at < b < end] + ([self.fin] if self.fin is not None and self.fin < end else [])
-        end = min(stops + [end])
-        data = self._gather(at, end)
+        stops = [b for b in self.begins if at < b < end] + [self.fin] * (self.fin is not None and self.fin < end)
+        data = self._gather(at, min(stops + [end]))
         self.delivered.add(at, at + len(data))
         return ("bytes", data, at + len(data)) if data else None
+
+    def _message(self, at):
+        """The message that begins at `at`, or the rest of one whose begin was given up (R-3, R-4)."""
+        reach = self.settled.reach(at)
+        stop = min([b for b in self.begins if b > at] + [reach])
+        end = min((e for e in self.ends if at <= e < stop), default=None)
+        if at not in self.begins:
+            lost = at - 1 in self.settled and at - 1 not in self.arrived or at - 1 in self.delivered
+            return self._drop(at, stop if end is None else end + 1) if lost else None
+        if end is None:
+            gaps = self.arrived.missing(at, stop)
+            if stop < reach or gaps:  # Its end was given up, or something before that.
+                return self._drop(at, gaps[-1][1] if gaps else stop)
+            return None
+        if not self.arrived.has(at, end + 1):
+            return self._drop(at, end + 1)
+        data = self._gather(at, end)
+        self.begins.discard(at)
+        self.ends.discard(end)
+        self.delivered.add(at, end + 1)
+        return "message", data, end + 1
+
+    def _drop(self, begin, end):
+        """What will not come, or is of no use without that, counts as given up."""
+        self._gather(begin, end)
+        self.begins -= {b for b in self.begins if begin <= b < end}
+        self.ends -= {e for e in self.ends if begin <= e < end}
+        self.lost += end - begin
+        self.delivered.add(begin, end)
+        return "lost", None, end
 
     def _gather(self, begin, end):
         starts = sorted(start for start in self.pieces if begin <= start < end)

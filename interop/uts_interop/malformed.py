@@ -216,8 +216,8 @@ def retired_reset(home, server):
         if not steps:
             made, token = ours.endpoint.make_id(c.address)
             c.issued[c.next_id] = made
-            c.control.append({"frame": "NewId with a reset token", "number": c.next_id, "retire_below": c.next_id, "id": made,
-                              "token": token})
+            c.control.append({"frame": "NewId with a reset token", "number": c.next_id, "retire_below": c.next_id,
+                              "id": made, "token": token})
             c.next_id += 1
             steps.append("asked")
         elif len(steps) == 1 and 0 not in c.issued:

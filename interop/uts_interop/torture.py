@@ -6,6 +6,8 @@ import random
 from . import pipe
 from .cases import ALL, FRAGILE, WILLING
 from .exchange import RECEIVER, SENDER
+from .flows import ReceiveHalf, SendHalf
+from .frames import span
 from .profile import FUNCTIONS, choice
 from .programs import Asker
 from .relay import Relay
@@ -31,8 +33,9 @@ def seeds():
 
 
 def all_cases():
-    return [(f"torture: seed {seed}, our {end}", case(seed)) for seed in seeds()
-            for end, case in (("client", as_client), ("server", as_server))]
+    drawn = [(f"torture: seed {seed}, our {end}", case(seed)) for seed in seeds()
+             for end, case in (("client", as_client), ("server", as_server))]
+    return [("torture: flows cut up, mixed and given up", halves), *drawn]
 
 
 def draw(chance, count):
@@ -96,7 +99,8 @@ def as_server(seed):
                 moved.append(True)
                 relay.move()
 
-        options = ("--profile", chance.choice(("acknowledgement=delayed", "detection=parity", "detection=crc-32", "fec=xor")))
+        asked = chance.choice(("acknowledgement=delayed", "detection=parity", "detection=crc-32", "fec=xor"))
+        options = ("--profile", asked)
         consent = ("--property", "uts.consent=all", "--patience", "30s")
         status, out, said = ours.stock_client(home, data, *options, *consent, relay=relay, each=each, seconds=60)
         relay.close()
@@ -104,3 +108,35 @@ def as_server(seed):
         expect(status == 0 and out == data, f"seed {seed}, {way}: status {status}, {len(out)} bytes: {said}")
 
     return run
+
+
+def halves(home, server):
+    """Both halves of a flow, without a connection: what is not given up arrives once, and the end is told."""
+    for seed in range(200):
+        chance = random.Random(seed)
+        ordered, messages, gives_up = chance.random() < 0.5, chance.random() < 0.8, chance.random() < 0.5
+        said = [chance.randbytes(chance.choice((0, 1, 5, 60, 300))) for _ in range(chance.randrange(1, 12))]
+        sender, receiver, cut, heard = SendHalf(0, 1 << 30), ReceiveHalf(0, None, None), [], []
+        for content in said:
+            sender.write(content, messages)
+        sender.finish()
+        while frame := sender.next_frame(chance.choice((24, 30, 60, 400)), None):
+            cut.append(frame)
+        events = [(True, frame) for frame in cut if frame["FIN"] or not gives_up or chance.random() < 0.7]
+        for frame in cut:
+            if (True, frame) not in events:
+                events += [(False, run) for run in sender.give_up(*span(frame))]
+        chance.shuffle(events)
+        for arrives, what in events + [e for e in events if e[0] and chance.random() < 0.2]:
+            receiver.take(what) if arrives else receiver.skip(*what)
+            heard += [e for e in receiver.read(ordered) if e[1] is not None or e[0] == "end"]
+        got, whole, at = [content for _, content in heard[:-1]], [], 0
+        for content in said:
+            if not messages or sender.given_up.missing(at, at + len(content) + 1) == [(at, at + len(content) + 1)]:
+                whole.append(content)
+            at += len(content) + messages
+        expect(heard and heard[-1] == ("end", None), f"seed {seed}: the end was not told")
+        if messages:
+            expect(got == whole if ordered else sorted(got) == sorted(whole), f"seed {seed}: other messages")
+        elif ordered and not gives_up:
+            expect(b"".join(got) == b"".join(said), f"seed {seed}: other bytes")
