@@ -100,6 +100,16 @@ impl Connection {
         self.carrier.act(|| self.inner.request_profile(direction, profile))
     }
 
+    /// Uses a profile for what this end sends from now on, where that can be taken back: packets
+    /// carry the request, and what the peer refuses is sent again under what was in use. Elsewhere
+    /// it is asked for. Returns the epoch. The outcome is an event.
+    ///
+    /// # Errors
+    /// As [`Self::request_profile`].
+    pub fn use_profile(&self, profile: Profile) -> Result<u32, ExchangeError> {
+        self.carrier.act(|| self.inner.use_profile(profile))
+    }
+
     /// The profile of a direction. `None` while there is none, and once the endpoint has forgotten
     /// the connection, some time after its end.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
