@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -24,6 +24,17 @@ torture: setup ## Exchange mechanisms at random over random paths, under new see
 
 test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line has the total
 	@scripts/cargo-test --workspace
+
+interop: setup target/interop/made ## Run the second implementation, in Python, against the programs: interop/README.md
+	cargo build --bin uts
+	@cd interop && ../target/interop/bin/python -m uts_interop vectors && \
+		../target/interop/bin/python -m uts_interop suite "$$(cd .. && pwd)/target/debug/uts"
+
+# Python with the packages that it needs, which `make test` takes as well once it is there.
+target/interop/made: interop/requirements.txt
+	python3 -m venv target/interop
+	target/interop/bin/pip install --quiet --disable-pip-version-check -r interop/requirements.txt
+	@touch $@
 
 bench: setup ## Measure UTS beside raw UDP, kernel TCP, quinn and s2n-quic, and its parts (QUICK=1 for a first look): docs/performance.md
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
