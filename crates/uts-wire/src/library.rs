@@ -78,7 +78,7 @@ const fn item(number: u64, name: &'static str, of: Option<End>, mandatory: bool)
 }
 
 /// All items. [P-52]
-pub const ITEMS: [Item; 20] = [
+pub const ITEMS: [Item; 21] = [
     item(id::VERSIONS, "versions", None, true),
     item(id::INITIAL_SCID, "initial source connection id", None, true),
     item(id::ORIGINAL_DCID, "original destination connection id", Some(End::Server), true),
@@ -99,6 +99,7 @@ pub const ITEMS: [Item; 20] = [
     item(id::SPARE_IDS, "spare connection ids", None, false),
     item(id::TAKES_EXPEDITED, "expedited messages", None, false),
     item(id::CONNECTION_CREDIT, "connection credit", None, false),
+    item(id::READS_USE, "packets that carry a request", None, false),
 ];
 
 /// What an endpoint says of itself in the handshake, authenticated by it.
