@@ -74,6 +74,8 @@ pub struct Policy {
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
+    /// A congestion control that took what others had on the path, and until when it is left alone.
+    left_to_others: Option<(u8, Time)>,
     /// What a profile brought that was undone, until home has run again.
     undone: Option<Box<(Profile, Rate)>>,
     /// Exchanges in a row that have not brought what was expected, and until when no other is tried
@@ -129,6 +131,7 @@ impl Policy {
             quiet_factor: 1,
             recent: VecDeque::new(),
             disappointing: Vec::new(),
+            left_to_others: None,
             undone: None,
             failures: 0,
             stays_until: Time::ZERO,
@@ -289,7 +292,8 @@ impl Policy {
         let are_congestive = seen.facts.losses > 0 && seen.facts.loss_congestive > PLAIN_CONGESTIVE;
         let changes = |f: Function| decision.from.get(f) != decision.to.get(f);
         if are_congestive && changes(Function::Congestion) && self.aim == Aim::Throughput {
-            self.disappointing.push((decision.from, now + DISAPPOINTED_FOR));
+            let number = decision.from.get(Function::Congestion).number;
+            self.left_to_others = Some((number, now + DISAPPOINTED_FOR));
         }
     }
 
@@ -379,6 +383,14 @@ impl Policy {
         self.disappointing.iter().any(|(other, _)| are_alike(other, profile))
     }
 
+    /// Whether this profile is not tried: it has brought too little, or took what is others'. The
+    /// latter is its congestion control's doing, whatever is beside it.
+    fn is_left_alone(&self, now: Time, profile: &Profile) -> bool {
+        let number = profile.get(Function::Congestion).number;
+        let is_others = self.left_to_others.is_some_and(|(left, until)| left == number && now < until);
+        (is_others && *profile != self.home) || self.has_disappointed(profile)
+    }
+
     /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if
     /// that is the present one, or not by enough.
     fn choose(&mut self, now: Time, seen: &Seen) -> Option<(Profile, Expectation)> {
@@ -386,7 +398,7 @@ impl Policy {
         let judge = self.judge(seen);
         let list = candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
         let scores: Vec<(Profile, Score)> =
-            list.into_iter().filter(|p| !self.has_disappointed(p)).map(|p| (p, judge.score(&p))).collect();
+            list.into_iter().filter(|p| !self.is_left_alone(now, p)).map(|p| (p, judge.score(&p))).collect();
         let present = self.present_score(seen, judge.score(&seen.profile));
         let home = scores.iter().find(|(p, _)| *p == self.home).copied();
         // What has disappointed is undone; what else might do is not tried from there.
