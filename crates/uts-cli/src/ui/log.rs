@@ -134,7 +134,7 @@ impl Log {
 fn journal(at: &Path) -> Option<UnixDatagram> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     let (device, number) = stream.split_once(':')?;
-    let here = rustix::fs::fstat(rustix::stdio::stderr()).ok()?;
+    let here = rustix::fs::fstat(Output::Err.handle().ok()?).ok()?;
     if device.parse() != Ok(here.st_dev) || number.parse() != Ok(here.st_ino) {
         return None;
     }

@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// The request for a profile that packets of the peer carry goes to the machine, with a function
-    /// of it that this end does not know. Says whether what is built under it can be read.
+    /// The request for a profile that packets of the peer carry goes to the machine, with a
+    /// function of it that this end does not know. Says whether what is built under it can be read.
     fn on_carried(&mut self, now: Time, carried: Carried<Profile>, stranger: Option<u8>) -> bool {
         let may_go_unprotected = self.may_go_unprotected();
         let protection = self.shared_protection(Direction::In, carried.using[0]);
