@@ -74,7 +74,7 @@ pub struct Policy {
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
-    /// A congestion control that took what others had on the path, and until when it is left alone.
+    /// A congestion control that was shown to cause losses, and until when it is left alone.
     left_to_others: Option<(u8, Time)>,
     /// What a profile brought that was undone, until home has run again.
     undone: Option<Box<(Profile, Rate)>>,
@@ -292,8 +292,7 @@ impl Policy {
         let are_congestive = seen.facts.losses > 0 && seen.facts.loss_congestive > PLAIN_CONGESTIVE;
         let changes = |f: Function| decision.from.get(f) != decision.to.get(f);
         if are_congestive && changes(Function::Congestion) && self.aim == Aim::Throughput {
-            let number = decision.from.get(Function::Congestion).number;
-            self.left_to_others = Some((number, now + DISAPPOINTED_FOR));
+            self.disappointing.push((decision.from, now + DISAPPOINTED_FOR));
         }
     }
 
@@ -332,6 +331,14 @@ impl Policy {
         let left_alone_for = if is_home { AFTER_FAILURE * self.quiet_factor } else { DISAPPOINTED_FOR };
         let until = now + left_alone_for;
         let worth = priced(after, seen.measured.loss - trial.loss_before);
+        let (from, to) = (&trial.decision.from, &trial.decision.to);
+        let number = from.get(Function::Congestion).number;
+        let is_return = is_home && number != to.get(Function::Congestion).number;
+        if is_return && self.aim == Aim::Throughput && seen.measured.loss < LOSS_LEFT * trial.loss_before {
+            // The return was an experiment: what is lost followed what was sent. It is others' that
+            // was taken, whatever else was beside that congestion control.
+            self.left_to_others = Some((number, now + DISAPPOINTED_FOR));
+        }
         if self.disappoints(trial, worth, seen.offered.is_some()) {
             self.undone = (!is_home).then(|| Box::new((seen.profile, worth)));
             self.disappointing.push((seen.profile, until));
@@ -589,6 +596,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// begins a block.
 const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
+/// A return after which less than this part is lost has shown that what it left caused the rest.
+const LOSS_LEFT: f64 = 0.5;
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
 /// An exchange away from home must bring this part of the gain that was expected, or as much more

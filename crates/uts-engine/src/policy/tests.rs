@@ -469,9 +469,8 @@ fn what_has_met_others_is_not_tried_again_soon() {
     assert_eq!(back.map(|d| d.to), Some(home));
     policy.on_exchanged(at, &home);
     let (_, again) = seen(&mut policy, &home, 0.0, 40_000);
-    // With whatever parameters, and whatever beside it.
-    let number = |profile: &Profile| profile.get(Function::Congestion).number;
-    assert!(again.is_none_or(|d| number(&d.to) != number(&away)), "it has just met others there");
+    let alike = again.is_some_and(|d| d.to.get(Function::Congestion) == away.get(Function::Congestion));
+    assert!(!alike, "it has just met others there");
 }
 
 /// Nine exchanges have been spent on following the loss. A short time without any is no reason to
