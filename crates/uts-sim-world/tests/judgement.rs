@@ -81,7 +81,8 @@ fn neighbours_keep_their_shares_behind_every_queue() {
         ("RED", "buffer=600kB queue=red:10p,50p,0.1,gentle,noecn", 12, 0.9),
         ("PIE", "buffer=600kB queue=pie:15ms,noecn", 12, 0.9),
         ("FQ-CoDel", "buffer=600kB queue=fq_codel:5ms,100ms,noecn", 12, 0.9),
-        // Others at a policer show in no queue, and only a trial meets them. It is not fair there yet.
+        // Others at a policer show in no queue, and only a trial meets them. It is not fair there
+        // yet.
         ("a policer", "rate=100mbit buffer=600kB queue=police:20mbit,50kB", 30, 0.75),
     ];
     let mut unfair = Vec::new();
