@@ -52,6 +52,20 @@ struct Wish {
     how: How,
 }
 
+/// A request, as far as the terms depend on it.
+#[derive(Clone, Copy)]
+pub(in crate::connection) struct Asked {
+    /// The group whose requirements count; 0 for what the peer sends.
+    pub of_group: u8,
+    /// The epoch that the peer says it uses for group 0.
+    pub using: Option<u32>,
+    /// A function in the profile that this end does not know.
+    pub stranger: Option<u8>,
+}
+
+/// Acceptance of a profile for a group.
+type Accept<'a> = dyn Fn(u8, &Profile) -> Result<(), Refusal> + 'a;
+
 /// Ways in which a profile comes into use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
@@ -230,7 +244,7 @@ impl Connection {
                 let alternative =
                     f.alternative.as_ref().map(|c| Choice { number: c.mechanism, params: Params(c.params) });
                 let reason = RefusalReason::from_number(f.reason);
-                let refusal = Refusal { function, stranger: None, reason, alternative };
+                let refusal = Refusal::new(function, reason, alternative);
                 (f.direction, Message::Nak { epoch: f.epoch, refusal })
             }
             Frame::ConfirmPf(f) => (f.direction, Message::Confirm { epoch: f.epoch }),
@@ -243,22 +257,36 @@ impl Connection {
             Message::Request { using, .. } => (0, using[0]),
             _ => (0, None),
         };
+        let asked = Asked { of_group, using, stranger };
+        self.decide_on(now, direction, asked, |machine, accept| machine.handle(now, message, accept));
+        Ok(())
+    }
+
+    /// Has a machine handle a message, with the terms by which this end accepts the profile that it
+    /// may ask for. Then what the machine has decided is carried out.
+    pub(in crate::connection) fn decide_on<T>(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        asked: Asked,
+        handle: impl FnOnce(&mut Machine<Profile, Refusal>, &Accept<'_>) -> T,
+    ) -> T {
         let may_go_unprotected = self.may_go_unprotected();
-        let protection = self.shared_protection(direction, using);
+        let protection = self.shared_protection(direction, asked.using);
         let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
         let machine = self.parts.exchanges.begin_at(direction, pto);
         let (groups, config) = (&self.agreement.groups, &self.ways.config);
-        machine.handle(now, message, |group, profile| {
-            if let Some(function) = stranger {
+        let handled = handle(machine, &|group, profile| {
+            if let Some(function) = asked.stranger {
                 return Err(Refusal::of_stranger(function));
             }
-            let requirements = groups.requirements_of(of_group, config);
+            let requirements = groups.requirements_of(asked.of_group, config);
             let answering = Answering::new(requirements, direction);
             let library = config.library();
             Terms { library, may_go_unprotected, protection, answering }.accept(profile, group)
         });
         self.drain_exchange(now, direction);
-        Ok(())
+        handled
     }
 
     /// Protection of group 0 as a request is decided on. Of what is open here, only the

@@ -1,15 +1,13 @@
 //! Implicit use, as the hub sees it: what may be used at once, envelopes on their way in, and the
 //! way back after a refusal (exchange.md section 9).
 
-use crate::connection::agreement::exchanges::from_wire;
-use crate::connection::agreement::refusal::{Refusal, Terms};
+use crate::connection::Connection;
+use crate::connection::agreement::exchanges::{Asked, from_wire};
 use crate::connection::parts::LostPacket;
 use crate::connection::receive::inbound::{Arrived, Unsealed};
 use crate::connection::send::envelope::Envelope;
-use crate::connection::{Connection, Outbound};
-use crate::consent::Answering;
 use crate::event::Direction;
-use crate::exchange::{Carried, GROUPS_MAX};
+use crate::exchange::Carried;
 use crate::requirements::ExchangeMode;
 use crate::synthesis::DataLayout;
 use uts_functions::mechanism::Consent;
@@ -113,33 +111,14 @@ impl Connection {
         }
     }
 
-    /// The request for a profile that packets of the peer carry goes to the machine, with a
-    /// function of it that this end does not know. Says whether what is built under it can be read.
-    fn on_carried(&mut self, now: Time, carried: Carried<Profile>, stranger: Option<u8>) -> bool {
-        let may_go_unprotected = self.may_go_unprotected();
-        let protection = self.shared_protection(Direction::In, carried.using[0]);
-        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
-        let machine = self.parts.exchanges.begin_at(Direction::In, pto);
-        let config = &self.ways.config;
-        let is_read = machine.handle_carried(now, carried, |group, profile| {
-            if let Some(function) = stranger {
-                return Err(Refusal::of_stranger(function));
-            }
-            let answering = Answering::new(&config.requirements, Direction::In);
-            let library = config.library();
-            Terms { library, may_go_unprotected, protection, answering }.accept(profile, group)
-        });
-        self.drain_exchange(now, Direction::In);
-        is_read
-    }
-
     /// Decides on the request in an envelope. Says whether packets of its epoch can be read.
     fn reads_carried(&mut self, now: Time, frame: &frame::UsePf<'_>) -> bool {
         let (profile, stranger) = from_wire(&frame.profile);
-        let mut using = [None; GROUPS_MAX];
-        using.iter_mut().zip(frame.using).for_each(|(to, from)| *to = from);
-        let carried = Carried { epoch: frame.epoch, group: frame.group, using, profile };
-        let is_read = self.on_carried(now, carried, stranger);
+        let asked = Asked { of_group: 0, using: frame.using[0], stranger };
+        let carried = Carried { epoch: frame.epoch, group: frame.group, using: frame.using, profile };
+        let is_read = self.decide_on(now, Direction::In, asked, |machine, accept| {
+            machine.handle_carried(now, carried, accept)
+        });
         let stacks = self.ways.inbound.as_mut().map_or(&mut [][..], |inbound| &mut inbound.stacks);
         if let Some(stack) = stacks.iter_mut().find(|stack| is_read && stack.epoch == frame.epoch) {
             // those that were sent before others may come behind them.

@@ -20,10 +20,19 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// The refusal of a profile for the mechanism of a function that this end knows.
+    pub(in crate::connection) const fn new(
+        function: Function,
+        reason: RefusalReason,
+        alternative: Option<Choice>,
+    ) -> Self {
+        Refusal { function, stranger: None, reason, alternative }
+    }
+
     /// The refusal of a profile with a function that this end does not know.
     pub(in crate::connection) const fn of_stranger(number: u8) -> Self {
-        let function = Function::Establishment;
-        Refusal { function, stranger: Some(number), reason: RefusalReason::Unknown, alternative: None }
+        let unknown = Refusal::new(Function::Establishment, RefusalReason::Unknown, None);
+        Refusal { stranger: Some(number), ..unknown }
     }
 }
 
@@ -100,36 +109,27 @@ impl Terms<'_> {
                 ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
             };
             let alternative = best_of(&self.library, profile, function);
-            return Err(Refusal { function, stranger: None, reason, alternative });
+            return Err(Refusal::new(function, reason, alternative));
         }
         let is_open = profile.is_inert(Function::Protection);
         if is_open && !self.may_go_unprotected {
             let alternative = library::find(Function::Protection, 1).map(|m| m.choice());
-            return Err(Refusal {
-                function: Function::Protection,
-                stranger: None,
-                reason: RefusalReason::Unprotected,
-                alternative,
-            });
+            return Err(Refusal::new(Function::Protection, RefusalReason::Unprotected, alternative));
         }
         if let Some(function) = lacks(&self.library, profile) {
             let alternative = best_of(&self.library, profile, function);
-            return Err(Refusal { function, stranger: None, reason: RefusalReason::Unknown, alternative });
+            return Err(Refusal::new(function, RefusalReason::Unknown, alternative));
         }
         // protected and unprotected groups do not mix.
         let is_shared_open =
             library::find(Function::Protection, self.protection.number).is_some_and(|m| m.facts.inert);
         if group != 0 && is_open != is_shared_open {
-            return Err(Refusal {
-                function: Function::Protection,
-                stranger: None,
-                reason: RefusalReason::Combination,
-                alternative: Some(self.protection),
-            });
+            let alternative = Some(self.protection);
+            return Err(Refusal::new(Function::Protection, RefusalReason::Combination, alternative));
         }
         if let Some(function) = self.answering.objects_to(profile, group) {
             let alternative = Some(self.answering.own(function));
-            return Err(Refusal { function, stranger: None, reason: RefusalReason::Consent, alternative });
+            return Err(Refusal::new(function, RefusalReason::Consent, alternative));
         }
         Ok(())
     }

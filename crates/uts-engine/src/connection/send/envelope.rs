@@ -34,9 +34,8 @@ impl Envelope {
     pub fn new(carried: &Carried<Profile>, first: u64) -> Option<Self> {
         let outer = carried.using[0]?;
         let before = carried.using.get(usize::from(carried.group)).copied().flatten()?;
-        let mut using = [None; frame::MAX_GROUPS];
-        using.iter_mut().zip(carried.using).for_each(|(to, from)| *to = from);
-        let (epoch, group, profile) = (carried.epoch, carried.group, Box::new(to_wire(&carried.profile)));
+        let Carried { epoch, group, using, .. } = *carried;
+        let profile = Box::new(to_wire(&carried.profile));
         let mut head = Vec::new();
         Frame::UsePf(frame::UsePf { group, epoch, first, using, profile, packet: &[] }).emit(&mut head);
         Some(Envelope { epoch, outer, is_due: true, before, head })
@@ -59,13 +58,14 @@ impl Outbound {
         self.stacks.iter().find(|stack| stack.epoch == envelope.outer)
     }
 
-    /// Where the stack is of which a packet is to leave in an envelope before all others.
+    /// Index of the stack of which a packet is to leave in an envelope before all others.
     pub fn due_stack_index(&self) -> Option<usize> {
         let envelope = self.envelope.as_ref().filter(|envelope| envelope.is_due)?;
         self.stacks.iter().position(|stack| stack.epoch == envelope.epoch)
     }
 
-    /// Where the stack is under which what needs no certain one leaves alone, without an envelope.
+    /// Index of the stack under which a packet leaves that needs no certain one, without an
+    /// envelope.
     pub fn plain_stack_index(&self) -> Option<usize> {
         let index = self.stack_index(0)?;
         let outer = self.stacks.get(index).and_then(|stack| self.outer_stack(stack));
