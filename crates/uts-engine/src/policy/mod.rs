@@ -75,7 +75,7 @@ pub struct Policy {
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
     /// A congestion control that was shown to cause losses, and until when it is left alone.
-    left_to_others: Option<(u8, Time)>,
+    caused_losses: Option<(u8, Time)>,
     /// What a profile brought that was undone, until home has run again.
     undone: Option<Box<(Profile, Rate)>>,
     /// Exchanges in a row that have not brought what was expected, and until when no other is tried
@@ -131,7 +131,7 @@ impl Policy {
             quiet_factor: 1,
             recent: VecDeque::new(),
             disappointing: Vec::new(),
-            left_to_others: None,
+            caused_losses: None,
             undone: None,
             failures: 0,
             stays_until: Time::ZERO,
@@ -337,7 +337,7 @@ impl Policy {
         if is_return && self.aim == Aim::Throughput && seen.measured.loss < LOSS_LEFT * trial.loss_before {
             // The return was an experiment: what is lost followed what was sent. It is others' that
             // was taken, whatever else was beside that congestion control.
-            self.left_to_others = Some((number, now + DISAPPOINTED_FOR));
+            self.caused_losses = Some((number, now + DISAPPOINTED_FOR));
         }
         if self.disappoints(trial, worth, seen.offered.is_some()) {
             self.undone = (!is_home).then(|| Box::new((seen.profile, worth)));
@@ -390,12 +390,12 @@ impl Policy {
         self.disappointing.iter().any(|(other, _)| are_alike(other, profile))
     }
 
-    /// Whether this profile is not tried: it has brought too little, or took what is others'. The
-    /// latter is its congestion control's doing, whatever is beside it.
+    /// True if this profile is not tried: it has brought too little, or its congestion control was
+    /// shown to cause losses, whatever is beside it.
     fn is_left_alone(&self, now: Time, profile: &Profile) -> bool {
         let number = profile.get(Function::Congestion).number;
-        let is_others = self.left_to_others.is_some_and(|(left, until)| left == number && now < until);
-        (is_others && *profile != self.home) || self.has_disappointed(profile)
+        let causes_losses = self.caused_losses.is_some_and(|(left, until)| left == number && now < until);
+        (causes_losses && *profile != self.home) || self.has_disappointed(profile)
     }
 
     /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if

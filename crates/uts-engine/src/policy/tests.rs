@@ -433,44 +433,74 @@ fn a_return_is_not_undone_for_what_others_get() {
     assert_eq!(world.profile, *world.policy.home(), "{:#?}", world.told());
 }
 
+/// A policy that is shown a path directly, whatever it decides, with some losses of which
+/// congestion has caused a share (0..=1).
+struct Shown {
+    policy: Policy,
+    now: Time,
+}
+
+impl Shown {
+    /// Shows losses while `profile` is in use, until the policy decides or the time is over.
+    fn until_decided(&mut self, profile: &Profile, loss: f64, congestive: f64, ms: u64) -> Option<Profile> {
+        for _ in 0..ms / 20 {
+            self.now += Duration::from_millis(20);
+            let facts = crate::appraisal::testing::path(20, 40, loss, 1.0, congestive);
+            let facts = PathFacts { losses: 100, ..facts };
+            let delivered_bytes = self.now.since(Time::ZERO).as_millis() as u64 * 1000;
+            let (offered, is_late, is_searching) = (None, false, false);
+            let seen =
+                Observation { facts: &facts, profile, delivered_bytes, offered, is_late, is_searching };
+            self.policy.observe(self.now, &seen);
+            let _ = self.policy.outcome(self.now);
+            if let Some(decision) = self.policy.decide(self.now) {
+                return Some(decision.to);
+            }
+        }
+        None
+    }
+
+    fn exchange(&mut self, profile: &Profile) {
+        self.policy.on_exchanged(self.now, profile);
+    }
+}
+
 /// Under another congestion control most losses are congestion's: others are on the path, and home
 /// is not left for it again soon.
 #[test]
 fn what_has_met_others_is_not_tried_again_soon() {
     let world = World::of(Requirements::bulk());
     let home = world.profile;
-    let away = home.with_named(Function::Congestion, "bbr").expect("in the library");
-    let facts = |congestive| crate::appraisal::testing::path(20, 40, 0.02, 1.0, congestive);
-    let mut policy = world.policy.clone();
-    let mut now = Time::ZERO;
-    let mut seen = |policy: &mut Policy, profile: &Profile, congestive: f64, ms: u64| {
-        let mut decided = None;
-        for _ in 0..ms / 20 {
-            now += Duration::from_millis(20);
-            let facts = PathFacts { losses: 100, ..facts(congestive) };
-            let (delivered_bytes, offered) = (now.since(Time::ZERO).as_millis() as u64 * 1000, None);
-            let (is_late, is_searching) = (false, false);
-            let seen =
-                Observation { facts: &facts, profile, delivered_bytes, offered, is_late, is_searching };
-            policy.observe(now, &seen);
-            let _ = policy.outcome(now);
-            decided = decided.or_else(|| policy.decide(now));
-            if decided.is_some() {
-                return (now, decided);
-            }
-        }
-        (now, decided)
-    };
-    let (at, left) = seen(&mut policy, &home, 0.0, 20_000);
-    assert_eq!(left.map(|d| d.to.name(Function::Congestion)), Some(away.name(Function::Congestion)));
-    let away = policy.pending.as_ref().expect("decided").to;
-    policy.on_exchanged(at, &away);
-    let (at, back) = seen(&mut policy, &away, 1.0, 60_000);
-    assert_eq!(back.map(|d| d.to), Some(home));
-    policy.on_exchanged(at, &home);
-    let (_, again) = seen(&mut policy, &home, 0.0, 40_000);
-    let alike = again.is_some_and(|d| d.to.get(Function::Congestion) == away.get(Function::Congestion));
+    let bbr = home.with_named(Function::Congestion, "bbr").expect("in the library");
+    let mut shown = Shown { policy: world.policy.clone(), now: Time::ZERO };
+    let away = shown.until_decided(&home, 0.02, 0.0, 20_000).expect("decided");
+    assert_eq!(away.name(Function::Congestion), bbr.name(Function::Congestion));
+    shown.exchange(&away);
+    assert_eq!(shown.until_decided(&away, 0.02, 1.0, 60_000), Some(home));
+    shown.exchange(&home);
+    let again = shown.until_decided(&home, 0.02, 0.0, 40_000);
+    let alike = again.is_some_and(|to| to.get(Function::Congestion) == away.get(Function::Congestion));
     assert!(!alike, "it has just met others there");
+}
+
+/// A return after which much less is lost has shown that what it left caused the losses: nothing
+/// with that congestion control is tried, until a minute is over.
+#[test]
+fn a_return_that_ends_losses_bars_what_caused_them() {
+    let world = World::of(Requirements::bulk());
+    let home = world.profile;
+    let is_barred = |loss_after: f64| {
+        let mut shown = Shown { policy: world.policy.clone(), now: Time::ZERO };
+        let away = shown.until_decided(&home, 0.08, 0.0, 20_000).expect("decided");
+        shown.exchange(&away);
+        assert_eq!(shown.until_decided(&away, 0.08, 1.0, 60_000), Some(home));
+        shown.exchange(&home);
+        assert_eq!(shown.until_decided(&home, loss_after, 1.0, 3_000), None, "the outcome is awaited");
+        let next = shown.until_decided(&home, 0.02, 0.0, 40_000);
+        next.is_none_or(|to| to.get(Function::Congestion).number != away.get(Function::Congestion).number)
+    };
+    assert!(is_barred(0.02));
+    assert!(!is_barred(0.08), "as much is lost as before: it was not its doing");
 }
 
 /// Nine exchanges have been spent on following the loss. A short time without any is no reason to
