@@ -198,8 +198,7 @@ impl<T: Payload> Link<T> {
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
         let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
-        let flow = payload.flow();
-        self.transmitter.push(at_ns, Queued { payload, flow, cost_bytes, wire_bits, passage });
+        self.transmitter.push(at_ns, Queued { payload, flow: 0, cost_bytes, wire_bits, passage });
         // On an idle link its transmission begins now.
         self.transmit(at_ns);
         Fate::Queued { marked: passage.marked }

@@ -105,6 +105,10 @@ impl QueueDiscipline for FqCoDelQueue {
         position(waiting, *fattest)
     }
 
+    fn is_by_flow(&self) -> bool {
+        true
+    }
+
     fn on_push(&mut self, number: u64, bytes: u64) {
         let (settings, new_flows) = (self.settings, &mut self.new_flows);
         let flow = self.flows.entry(number).or_insert_with(|| {

@@ -24,8 +24,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a queue sheds packets. All but `fq_codel` serve first come, first served, and none takes
-/// more than [`buffer`](crate::LinkConfig::buffer) holds.
+/// Ways in which a queue sheds packets. All but `fq_codel` serve first come, first served, and none
+/// takes more than [`buffer`](crate::LinkConfig::buffer) holds.
 ///
 /// Text form, in TOML too: `droptail`, `row:4`, `random`, `red:5p,15p,0.1`, `codel`, `fq_codel`,
 /// `pie`, `police:10mbit,64kB`.
@@ -188,6 +188,11 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
         None
     }
 
+    /// True if it tells flows apart. Otherwise all packets count as of one.
+    fn is_by_flow(&self) -> bool {
+        false
+    }
+
     /// A packet of this flow has been taken in.
     fn on_push(&mut self, _flow: u64, _bytes: u64) {}
 
@@ -221,7 +226,7 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued<T> {
     pub payload: T,
-    /// Its flow.
+    /// Its flow; the transmitter fills it in if its discipline asks.
     pub flow: u64,
     /// Bytes that it takes in the buffer.
     pub cost_bytes: u64,
@@ -301,12 +306,12 @@ impl<T: crate::Payload> Transmitter<T> {
     }
 
     /// Appends a packet. All that is due by `now_ns` must have been taken.
-    pub(crate) fn push(&mut self, now_ns: u64, packet: Queued<T>) {
+    pub(crate) fn push(&mut self, now_ns: u64, mut packet: Queued<T>) {
         if self.packets.is_empty() {
             self.server.wake(now_ns);
         }
         self.bytes += packet.cost_bytes;
-        self.discipline.on_push(packet.flow, packet.cost_bytes);
+        enter(&mut *self.discipline, &mut packet);
         self.packets.push_back(packet);
     }
 
@@ -372,9 +377,7 @@ impl<T: crate::Payload> Transmitter<T> {
     /// Puts another discipline in the place of this one.
     pub(crate) fn set_discipline(&mut self, discipline: &Discipline) {
         self.discipline = discipline.build();
-        for packet in &self.packets {
-            self.discipline.on_push(packet.flow, packet.cost_bytes);
-        }
+        self.packets.iter_mut().for_each(|packet| enter(&mut *self.discipline, packet));
     }
 
     fn leave(&mut self, at_ns: u64) -> Option<Queued<T>> {
@@ -388,6 +391,12 @@ impl<T: crate::Payload> Transmitter<T> {
         }
         Some(packet)
     }
+}
+
+/// Tells a discipline of a packet that is to wait.
+fn enter<T: crate::Payload>(discipline: &mut dyn QueueDiscipline, packet: &mut Queued<T>) {
+    packet.flow = if discipline.is_by_flow() { packet.payload.flow() } else { 0 };
+    discipline.on_push(packet.flow, packet.cost_bytes);
 }
 
 #[cfg(test)]
