@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use uts_path::{Change, Schedule, Target};
+use uts_path::{Change, Schedule, Setting, Target};
 use uts_record::demo::{PathChange, Progress, Queue, Run, Summary};
 
 /// A transport that people use, and a world in which it meets the path.
@@ -107,9 +107,9 @@ impl Carried {
 /// # Errors
 /// They make no sense.
 pub(super) fn whole_packets(settings: &Change) -> Result<Change> {
-    let text = settings.to_string();
-    let kept: Vec<&str> = text.split_whitespace().filter(|word| !word.starts_with("overhead=")).collect();
-    kept.join(" ").parse().context("the path's settings")
+    let is_kept = |setting: &&Setting| !matches!(setting, Setting::Overhead(_));
+    let kept = settings.settings().iter().filter(is_kept).cloned().collect();
+    Change::new(kept).context("the path's settings")
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Display {
     }
 
     /// Shows the time that something takes, which tells nothing of itself meanwhile.
-    pub(super) fn while_waiting<T: Send>(&self, limit: Duration, act: impl FnOnce() -> T) -> T {
+    pub(super) fn while_waiting<T>(&self, limit: Duration, act: impl FnOnce() -> T) -> T {
         self.bar.set_length(limit.as_secs().max(1));
         self.bar.set_style(ProgressStyle::default_spinner());
         self.bar.set_message(format!("at most {} s", limit.as_secs()));

@@ -207,11 +207,17 @@ fn rate_steps(run: &Run, after_loss: bool) -> Vec<(f64, f64)> {
     steps
 }
 
-fn goodput_mbps(run: &Run, bin_s: f64) -> Vec<(f64, f64)> {
+/// Bytes that had arrived, over time.
+pub(super) fn arrived(run: &Run) -> Vec<(f64, f64)> {
     // The receiver knows when data arrived; the sender only when it heard of it.
     let told = if run.received.t_s.len() > 2 { &run.received } else { &run.progress };
     let mut totals = paired(&told.t_s, &told.bytes);
     totals.push((run.summary.duration_s, run.summary.payload_bytes as f64));
+    totals
+}
+
+fn goodput_mbps(run: &Run, bin_s: f64) -> Vec<(f64, f64)> {
+    let mut totals = arrived(run);
     totals.dedup_by(|later, earlier| later.0 <= earlier.0);
     mbps(&growth(&totals, bin_s, run.summary.duration_s))
 }
@@ -307,7 +313,7 @@ fn detail(run: &Run, base_rtt_s: f64) -> Option<Chart> {
     Some(Chart { id, y_label, from_s, end_s, excerpt: true, unit: "MB", series })
 }
 
-fn megabytes(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(super) fn megabytes(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(t, bytes)| (*t, bytes / 1e6)).collect()
 }
 

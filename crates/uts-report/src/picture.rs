@@ -1,10 +1,10 @@
 //! A picture of the demonstration for those who read no page: what had arrived, over time.
 
-use super::charts::phase_labels;
+use super::charts::{arrived, megabytes, phase_labels};
 use super::summary::headings;
 use uts_plot::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, QUIET, Scale, Swatch};
 use uts_plot::thin::envelope;
-use uts_record::demo::{Record, Run};
+use uts_record::demo::Record;
 
 /// Of each run, in their order.
 const INKS: [Ink; 2] = [
@@ -28,7 +28,7 @@ pub fn picture(record: &Record) -> Option<String> {
     });
     let rate = adaptive.link.first().and_then(|step| phase_labels(step).pop()).unwrap_or_default();
     let lines = record.runs.iter().enumerate().map(|(n, run)| Mark::Line {
-        points: arrived(run),
+        points: envelope(&megabytes(&arrived(run)), POINTS_MAX),
         look: look(n),
         stepped: false,
     });
@@ -55,13 +55,4 @@ pub fn picture(record: &Record) -> Option<String> {
         width: 760.0,
     };
     Some(picture.svg())
-}
-
-/// Times in seconds, and megabytes that had arrived by then.
-fn arrived(run: &Run) -> Vec<(f64, f64)> {
-    let told = if run.received.t_s.len() > 2 { &run.received } else { &run.progress };
-    let told = told.t_s.iter().zip(&told.bytes).map(|(t_s, bytes)| (*t_s, *bytes as f64 / 1e6));
-    let last = (run.summary.duration_s, run.summary.payload_bytes as f64 / 1e6);
-    let points: Vec<_> = std::iter::once((0.0, 0.0)).chain(told).chain([last]).collect();
-    envelope(&points, POINTS_MAX)
 }
