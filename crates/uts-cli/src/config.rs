@@ -72,6 +72,17 @@ pub struct Tunnel {
     pub property: Vec<String>,
 }
 
+/// The text of a file of settings.
+///
+/// # Errors
+/// It cannot be read, others than its owner can write it, or it is longer than 1 MiB.
+pub fn text_of(file: &Path) -> std::io::Result<String> {
+    if std::fs::metadata(file)?.len() >= FILE_BYTES_MAX {
+        return Err(std::io::Error::other("longer than 1 MiB, no settings are"));
+    }
+    uts::open_trusted(file).and_then(std::io::read_to_string)
+}
+
 impl Config {
     /// Reads the file that is named, or otherwise the user's own, if there is one.
     ///
@@ -81,12 +92,7 @@ impl Config {
         let own = || uts::Identity::default_path().ok().map(|key| key.with_file_name("config.toml"));
         let Some(file) = named.map(Path::to_owned).or_else(own) else { return Ok(Config::default()) };
         let shown = file.display().to_string();
-        let text = match std::fs::metadata(&file).map(|there| there.len()) {
-            Ok(FILE_BYTES_MAX..) => return Err(format!("{shown}: longer than 1 MiB, no settings are")),
-            Ok(_) => uts::open_trusted(&file).and_then(std::io::read_to_string),
-            Err(error) => Err(error),
-        };
-        match text {
+        match text_of(&file) {
             Ok(text) => Config::read(&shown, &text),
             Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Config::default())

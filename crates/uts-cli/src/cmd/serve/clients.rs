@@ -2,6 +2,7 @@
 
 use crate::cmd::meter::Seen;
 use crate::control::{self, Controlled, Request};
+use crate::link::Telemetry;
 #[cfg(feature = "metrics")]
 use crate::metrics::Figures;
 use crate::tunnel::audit::Audit;
@@ -53,8 +54,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, seen: &dyn Seen) {
-        let (now, bytes) = (seen.figures(), seen.content_bytes());
+    fn add(&mut self, now: &Telemetry, bytes: [u64; 2]) {
         let packets = [now.packets_sent, now.packets_lost, now.packets_repeated, now.packets_repaired];
         for (sum, more) in
             self.bytes.iter_mut().chain(&mut self.packets).zip(bytes.into_iter().chain(packets))
@@ -90,7 +90,7 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let mut table = self.clients.table();
         if let Some(client) = table.clients.remove(&self.id) {
-            table.counts.add(&*client.seen);
+            table.counts.add(&client.seen.figures(), client.seen.content_bytes());
         }
     }
 }
@@ -185,20 +185,27 @@ impl Clients {
     /// Figures of all. `without_place`: clients that the socket has refused.
     #[cfg(feature = "metrics")]
     pub fn figures(&self, without_place: u64) -> Figures {
+        // Those who leave from here on are counted as being there. What is asked of a connection
+        // may wait for its endpoint: the table does not.
         let table = self.table();
         let mut counts = table.counts.clone();
-        // Held, so that nobody leaves between the two and is counted twice.
-        table.clients.values().for_each(|client| counts.add(&*client.seen));
+        let present: Vec<_> = table
+            .clients
+            .values()
+            .map(|client| (client.peer.service.clone(), client.live.clone(), client.seen.clone()))
+            .collect();
+        drop(table);
         let mut connections: BTreeMap<String, u64> =
             ["files", "pipe", "tunnel", "perf"].map(|service| (service.to_owned(), 0)).into();
         let (mut streams, mut loss) = (0, 0.0);
-        for client in table.clients.values() {
-            *connections.entry(client.peer.service.clone().unwrap_or_default()).or_default() += 1;
-            streams += client.live.count() as u64;
-            loss += client.seen.figures().loss;
+        for (service, live, seen) in &present {
+            *connections.entry(service.clone().unwrap_or_default()).or_default() += 1;
+            streams += live.count() as u64;
+            let now = seen.figures();
+            loss += now.loss;
+            counts.add(&now, seen.content_bytes());
         }
-        let present = table.clients.len().max(1) as f64;
-        drop(table);
+        let present = present.len().max(1) as f64;
         counts.refused.insert("place", without_place);
         let [sent, lost, repeated, repaired] = counts.packets;
         Figures {
@@ -238,7 +245,7 @@ impl Controlled for Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{Sentence, Telemetry};
+    use crate::link::Sentence;
     use crate::ui::log::nowhere;
     use uts::ledger::Budget;
 

@@ -6,18 +6,14 @@
 //! a text or a number.
 
 use crate::args::ServeArgs;
-use crate::config::path_of;
-use clap::error::{ContextKind, ErrorKind};
+use crate::config::{path_of, text_of};
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use uts_engine::requirements::nearest;
-
-/// The longest file that is read, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Options that have no key: where the file is, and what has an end at once.
 const NO_KEYS: [&str; 3] = ["config", "help", "version"];
@@ -46,7 +42,7 @@ impl Settings {
             command().ignore_errors(true).try_get_matches_from(words).map_err(|error| said(&error))?;
         let Some(file) = typed.get_one::<std::path::PathBuf>("config") else { return Settings::of(words) };
         let shown = file.display().to_string();
-        let mut all = of_file(&shown, &text(file).map_err(|why| format!("{shown}: {why}"))?)?;
+        let mut all = of_file(&shown, &text_of(file).map_err(|why| format!("{shown}: {why}"))?)?;
         all.extend(words.iter().cloned());
         Settings::of(&all).map_err(|why| format!("{shown}: {why}"))
     }
@@ -85,15 +81,6 @@ fn said(error: &clap::Error) -> String {
     lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// The text of a file.
-fn text(file: &Path) -> Result<String, String> {
-    match std::fs::metadata(file).map(|there| there.len()) {
-        Ok(FILE_BYTES_MAX..) => Err("longer than 1 MiB, no settings are".to_owned()),
-        Ok(_) => uts::open_trusted(file).and_then(std::io::read_to_string).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// A file, which is called `file` in errors, as words of a command line.
 ///
 /// # Errors
@@ -116,16 +103,14 @@ fn of_file(file: &str, text: &str) -> Result<Vec<OsString>, String> {
         let name = key.get_ref().as_ref();
         let option = options.get_arguments().find(|arg| key_of(arg).as_deref() == Some(name));
         let read = match option {
-            Some(option) => {
-                words_of(option, value).and_then(|words| checked(words).map(|words| (option, words)))
-            }
+            Some(option) => words_of(option, value).and_then(checked),
             None => Err(match nearest(name, keys.iter().map(String::as_str)) {
                 Some(near) => format!("there is no key `{name}`; did you mean `{near}`?"),
                 None => format!("there is no key `{name}`; keys are the options of uts serve"),
             }),
         };
         match read {
-            Ok((_, of_key)) => words.extend(of_key),
+            Ok(of_key) => words.extend(of_key),
             Err(why) => wrong.push(format!("{}: {why}", place(key.span().start))),
         }
     }
@@ -178,8 +163,6 @@ fn words_of(option: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Vec<OsString>,
 fn checked(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     match command().try_get_matches_from(&words) {
         Err(error) if matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) => {
-            // Without the line about what takes it in general.
-            let _ = error.get(ContextKind::InvalidValue);
             Err(said(&error))
         }
         _ => Ok(words),
@@ -189,6 +172,7 @@ fn checked(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(OsString::from).collect()
