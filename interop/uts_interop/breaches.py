@@ -14,19 +14,11 @@ from .codec import varint
 from .connection import TRANSPORT, Config, Connection
 from .endpoint import bind
 from .profile import choice, spec, standard
-from .stock import Failure, OurServer, Peer, expect
+from .stock import Failure, OurServer, Peer, cases, expect
 
-CASES = []
+CASES, case = cases()
 #: A flow far above those that the vectors name.
 AFTERWARDS = 45
-
-
-def case(name):
-    def add(function):
-        CASES.append((name, function))
-        return function
-
-    return add
 
 
 def all_cases():
@@ -226,9 +218,7 @@ def our_wrong_key(home, server):
     expect(status == 1, f"the client's status is {status}: {text}")
     expect(ours.seen[0].code in range(0x100, 0x200), f"the client closed with {ours.seen[0].code}: {text}")
     ours.pin = right
-    status, out, text = ours.stock_client(home, b"hello")
-    ours.close()
-    expect(status == 0 and out == b"hello", f"the next client's status is {status}: {text}")
+    ours.check_served(home, "the next client")
 
 
 @case("breach: another protocol in the ALPN extension (keys.md K-3)")
@@ -358,9 +348,7 @@ def false_retry(home, server):
         accept(data, packet, address, now)
 
     endpoint.accept = forged
-    status, out, text = ours.stock_client(home, b"hello")
-    ours.close()
-    expect(status == 0 and out == b"hello", f"status {status}: {text}")
+    ours.check_served(home)
 
 
 @case("drop: a close and a version refusal before the handshake (establishment.md R-6)")
@@ -380,9 +368,7 @@ def hints(home, server):
         accept(data, packet, address, now)
 
     endpoint.accept = forged
-    status, out, text = ours.stock_client(home, b"hello", seconds=15)
-    ours.close()
-    expect(status == 0 and out == b"hello", f"status {status}: {text}")
+    ours.check_served(home, seconds=15)
 
 
 # What breaks a rule in adaptive packets, beyond what the vectors have.

@@ -10,21 +10,13 @@ from .exchange import RECEIVER, SENDER
 from .profile import BY_NUMBER, FUNCTIONS, OURS, choice, standard
 from .programs import Asker
 from .relay import Relay
-from .stock import OurServer, Peer, Server, expect
+from .stock import OurServer, Peer, Server, cases, expect
 
 #: A server that takes whatever we ask for, and asks for nothing by itself.
 WILLING = ("--no-adapt", "--property", "uts.consent=all")
 PLAIN = ("--no-adapt",)
 ALL = {(m.function_name, m.name) for m in OURS}
-CASES = []
-
-
-def case(name):
-    def add(function):
-        CASES.append((name, function))
-        return function
-
-    return add
+CASES, case = cases()
 
 
 def all_cases():

@@ -10,17 +10,9 @@ from .exchange import SENDER
 from .fec import symbol
 from .profile import choice, spec
 from .programs import Asker
-from .stock import OurServer, Peer, expect
+from .stock import OurServer, Peer, cases, expect
 
-CASES = []
-
-
-def case(name):
-    def add(function):
-        CASES.append((name, function))
-        return function
-
-    return add
+CASES, case = cases()
 
 
 def vectors(file):

@@ -23,6 +23,20 @@ def expect(condition, text):
         raise Failure(text)
 
 
+def cases():
+    """A list of cases, and a decorator that puts a function into it under a name."""
+    found = []
+
+    def case(name):
+        def add(function):
+            found.append((name, function))
+            return function
+
+        return add
+
+    return found, case
+
+
 class Echo:
     """A TCP service that says back what it hears, in threads of its own."""
 
@@ -192,6 +206,12 @@ class OurServer:
         self.endpoint.step(0.02)
         self.seen += [c for c in self.endpoint.accepted if c not in self.seen]
         self.serving.poll()
+
+    def check_served(self, home, who="the client", **options):
+        """Runs a stock client that has to be served, and closes this server."""
+        status, out, text = self.stock_client(home, b"hello", **options)
+        self.close()
+        expect(status == 0 and out == b"hello", f"{who}'s status is {status}: {text}")
 
     def stock_client(self, home, data, *options, seconds=20, relay=None, each=None, more=()):
         """Runs `uts pipe` against this server; its exit status, what it wrote, and what it said."""
