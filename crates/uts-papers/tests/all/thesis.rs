@@ -1,4 +1,5 @@
-//! What of the thesis of 1995 is done again: it passes, and the same bytes come out each time.
+//! The thesis of 1995, as far as it is done again: it passes, and the same bytes come out each
+//! time.
 
 use crate::done;
 use uts_papers::thesis::paper;
