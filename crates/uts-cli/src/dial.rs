@@ -11,9 +11,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use uts::ledger::{self, Charge, Payer, Resource};
 use uts::race::{Lost, in_turns, race};
 use uts_end::output::words;
+use uts_ledger::{Charge, Payer, Resource};
 
 /// Addresses of a name that are tried: each attempt holds a socket.
 const ADDRESSES_MAX: usize = 16;
@@ -27,7 +27,7 @@ impl Budget {
     ///
     /// # Errors
     /// There is none for this peer.
-    pub fn socket(&self) -> Result<Charge, ledger::Refused> {
+    pub fn socket(&self) -> Result<Charge, uts_ledger::Refused> {
         self.0.charge(Resource::Sockets, 1)
     }
 
@@ -106,7 +106,7 @@ pub fn summary(failed: &[io::Error]) -> (Kind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uts::ledger::Ledger;
+    use uts_ledger::Ledger;
 
     #[tokio::test]
     async fn addresses_need_no_lookup() {

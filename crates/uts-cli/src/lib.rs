@@ -31,9 +31,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
-use uts::ledger::Budget;
 use uts_end::{output, signals};
 use uts_lab::program::{self, Called};
+use uts_ledger::Budget;
 
 /// Time that the end of the program waits for what still writes to a disk.
 const BLOCKED_MAX: Duration = Duration::from_millis(500);

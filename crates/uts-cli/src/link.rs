@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts::KeyExchange;
-use uts::files::Flows;
+use uts_files::Flows;
 use uts_units::show;
 
 /// With this code a server that is being stopped closes its connections.

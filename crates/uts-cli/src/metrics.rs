@@ -46,8 +46,8 @@ mod told {
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::Semaphore;
     use tokio::time::timeout;
-    use uts::ledger::Row;
     use uts::printable::words;
+    use uts_ledger::Row;
 
     /// The longest request, in bytes.
     const REQUEST_BYTES_MAX: usize = 8 << 10;

@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 use tokio::time::{Instant, sleep};
-use uts::files::WriteShared;
 use uts_end::transport::unacknowledged_bytes;
+use uts_files::WriteShared;
 
 /// Bytes that are read at once, while much comes, and at first.
 const CHUNK_BYTES: usize = 32 << 10;

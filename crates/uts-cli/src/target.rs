@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use uts::files::ServerPath;
 use uts::zone;
 use uts_end::output::{self, Output};
+use uts_files::ServerPath;
 
 /// The port of a server unless another is given.
 pub const PORT: u16 = 4433;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
-use uts::files::memory::{MemoryFlows, pair};
+use uts_files::memory::{MemoryFlows, pair};
 
 type Waiting = mpsc::UnboundedSender<MemoryLink>;
 
@@ -362,7 +362,7 @@ async fn an_interrupted_copy_says_how_to_go_on_and_does() {
 fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
     use crate::ui::record::{Peer, Record};
     use crate::ui::{Done, Sample, Served, Start};
-    use uts::files::{Fault, FaultKind, FileError, FileOutcome};
+    use uts_files::{Fault, FaultKind, FileError, FileOutcome};
     let text = || said.to_owned();
     let telemetry = Telemetry { profile: text(), ..Telemetry::default() };
     let served = Served { clients: text(), ..Served::default() };

@@ -7,10 +7,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use uts::files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
-use uts::files::{Fault, FaultKind};
 use uts::{Fingerprint, Identity};
 use uts_cli::perf::{Report, Request as Measure, ToServer, VERSION, Way};
+use uts_files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
+use uts_files::{Fault, FaultKind};
 use uts_traffic::workload::Workload;
 
 /// Seeds of each target that reads steps.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex, split};
 use tokio::runtime::Runtime;
-use uts::files::message::{self, Entry, Held, Kind, MAGIC, Mtime, Reply, Request, VERSION};
-use uts::files::{self, Client, CopyOptions, Flows as _, NoProgress, RelPath, ServeOptions, Service, memory};
+use uts_files::message::{self, Entry, Held, Kind, MAGIC, Mtime, Reply, Request, VERSION};
+use uts_files::{Client, CopyOptions, Flows as _, NoProgress, RelPath, ServeOptions, Service, memory};
 
 /// What a flow holds before its writer has to wait: more than any script.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -40,17 +40,17 @@ fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(dat
 
 pub fn names(data: &[u8]) {
     for path in [RelPath::parse(data), RelPath::from_user(data)].into_iter().flatten() {
-        assert!(path.as_bytes().len() <= files::path::PATH_BYTES_MAX && !path.as_bytes().contains(&0));
+        assert!(path.as_bytes().len() <= uts_files::path::PATH_BYTES_MAX && !path.as_bytes().contains(&0));
         let names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
         assert!(path.is_root() || names.iter().all(|name| !matches!(*name, b"" | b"." | b"..")));
-        assert!(names.iter().all(|name| name.len() <= files::path::NAME_BYTES_MAX));
+        assert!(names.iter().all(|name| name.len() <= uts_files::path::NAME_BYTES_MAX));
         assert_eq!(RelPath::parse(path.as_bytes()).as_ref(), Ok(&path));
         let again = path.split().map(|(parent, name)| parent.join(name));
         assert!(again.is_none_or(|again| again.as_ref() == Ok(&path)));
         // It leads nowhere else from any directory, as the system reads it.
         assert!(Path::new("/top").join(path.as_path()).starts_with("/top"));
     }
-    let shown = files::path::show(data);
+    let shown = uts_files::path::show(data);
     assert!(!shown.chars().any(char::is_control), "{shown:?}");
 }
 
@@ -193,7 +193,8 @@ pub fn fetch(data: &[u8]) {
         let copying = async {
             let options = CopyOptions { recursive: true, links: true, flows: 2, ..CopyOptions::default() };
             let source = RelPath::parse(b"t").expect("a path");
-            if let Ok(report) = files::get(Arc::new(ours), &[source.into()], &rig.inside, &options).await {
+            if let Ok(report) = uts_files::get(Arc::new(ours), &[source.into()], &rig.inside, &options).await
+            {
                 assert!(report.bytes_carried <= data.len() as u64, "{report:?}");
             }
         };

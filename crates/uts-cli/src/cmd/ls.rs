@@ -10,10 +10,10 @@ use std::future::Future;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
-use uts::files::message::{Entry, Kind, Mtime};
-use uts::files::path::show;
-use uts::files::{Fault, FileError, ServerPath, list};
 use uts_end::output::Output;
+use uts_files::message::{Entry, Kind, Mtime};
+use uts_files::path::show;
+use uts_files::{Fault, FileError, ServerPath, list};
 use uts_units::show;
 
 /// Times as all machines read them, in UTC.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::task::JoinHandle;
-use uts::files::path::show;
-use uts::files::{Fault, FaultKind, FileOutcome, Progress};
+use uts_files::path::show;
+use uts_files::{Fault, FaultKind, FileOutcome, Progress};
 
 /// Progress of one connection.
 pub struct Meter<L> {

@@ -6,9 +6,9 @@ use crate::ui::lines;
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use uts::files::path::show;
-use uts::files::{Fault, Of, Unfinished, unfinished};
 use uts_end::output::Output;
+use uts_files::path::show;
+use uts_files::{Fault, Of, Unfinished, unfinished};
 use uts_units::show;
 
 /// Runs `uts parts`.

@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Level;
-use uts::files::Flows;
 use uts_end::output::{self, Output};
+use uts_files::Flows;
 
 /// Bytes that are read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -7,8 +7,8 @@ use crate::link::{self, ConnectOptions, ServerTrust, Transport};
 use crate::target::Host;
 use std::future::Future;
 use std::time::Duration;
-use uts::files::FileError;
 use uts_end::output;
+use uts_files::FileError;
 
 /// The server that is named as `host`, `host:port` or `uts://host[:port]`.
 ///

@@ -45,9 +45,9 @@ use tokio::sync::mpsc;
 use tokio::sync::watch::{self as state, Receiver};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use uts::files::{Client, Service};
-use uts::ledger::{self, Ledger, Payer};
 use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
+use uts_files::{Client, Service};
+use uts_ledger::{Ledger, Payer};
 use uts_units::show;
 use watch::Watch;
 
@@ -129,7 +129,7 @@ pub(crate) async fn serve<T: Transport>(
     let args = &settings.args.clone();
     check(args)?;
     tunnel::make_room_for_sockets();
-    let budget = ledger::Budget::of_process();
+    let budget = uts_ledger::Budget::of_process();
     let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
     let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
     let ledger = Ledger::of_server(&budget);

@@ -29,8 +29,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
-use uts::ledger::{self, Ledger, Resource};
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
+use uts_ledger::{Ledger, Resource};
 
 /// How often a port of the server is asked for again that it could not have after a reconnection:
 /// it may be held by the connection that was lost, until the server knows that.
@@ -131,7 +131,7 @@ impl<'a, T: Transport> Run<'a, T> {
         let told = Told { ui: log.clone(), peer: server(&host), level: Level::DEBUG, audit: None };
         let live = Live::new(Arc::default(), told);
         let room = Ledger::of(Resource::Requests, tunnel::CONNECTIONS_MAX, false);
-        let ledger = Ledger::of_client(&ledger::Budget::of_process());
+        let ledger = Ledger::of_client(&uts_ledger::Budget::of_process());
         let mut listening = JoinSet::new();
         let (mut forwards, mut sockets) = (Vec::new(), Vec::new());
         for forward in args.local.iter().chain(&args.dynamic) {

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_blocking};
 use tokio::time::timeout;
 use uts::Connection;
-use uts::ledger::{Payer, Resource};
 use uts_end::Role;
+use uts_ledger::{Payer, Resource};
 use uts_traffic::clock::Clock;
 
 /// How long a client may take for each thing that it says.

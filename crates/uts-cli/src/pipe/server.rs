@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use uts::files::Flows;
-use uts::ledger::{Charge, Resource};
+use uts_files::Flows;
+use uts_ledger::{Charge, Resource};
 
 /// Streams of one client at once: each holds a socket. (V-7)
 const STREAMS_MAX: usize = 100;

@@ -23,7 +23,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
-use uts::files::WriteShared;
+use uts_files::WriteShared;
 
 /// Memory that one end has for each direction of a stream, in bytes. Chosen: ssh's own channels
 /// have 2 MiB under way at the most.

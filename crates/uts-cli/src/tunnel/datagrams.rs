@@ -24,8 +24,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
-use uts::ledger::Resource;
 use uts::{MessageOptions, RecvFlow, SendFlow, WriteError};
+use uts_ledger::Resource;
 
 const DATAGRAM: u8 = 0;
 const OPENING: u8 = 0x80;

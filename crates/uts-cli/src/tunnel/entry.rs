@@ -20,9 +20,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
-use uts::ledger::{self, Payer, Resource};
 use uts::printable::{self, words};
 use uts::{CloseReason, Connection, RecvFlow, SendFlow};
+use uts_ledger::{Payer, Resource};
 
 /// How long who has connected waits while there is no connection to the other end, and then for the
 /// answer of the other end.
@@ -351,7 +351,7 @@ impl Entry {
     }
 
     /// A limit is met: who is refused hears it at once, and people once in a while.
-    fn tell_full(&self, full: &ledger::Refused) {
+    fn tell_full(&self, full: &uts_ledger::Refused) {
         if full.is_news {
             self.teller.tell(&self.name, &format!("{full}; more are refused"));
         }

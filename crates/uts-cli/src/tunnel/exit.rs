@@ -18,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use uts::files::Flows;
-use uts::ledger::{Charge, Ledger, Payer, Resource};
 use uts::printable::words;
 use uts::requirements::RequirementError;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, Requirements, SendFlow};
+use uts_files::Flows;
+use uts_ledger::{Charge, Ledger, Payer, Resource};
 
 /// What the beginning of a flow is read from at most, in bytes.
 const OPENING_BYTES_MAX: usize = 16 << 10;

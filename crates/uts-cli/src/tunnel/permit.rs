@@ -260,10 +260,10 @@ pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
 mod tests {
     use super::*;
     use crate::stream::Kind;
-    use uts::ledger::Ledger;
+    use uts_ledger::Ledger;
 
     fn budget() -> Budget {
-        Budget(Ledger::of_server(&uts::ledger::Budget::of_process()).payer("a"))
+        Budget(Ledger::of_server(&uts_ledger::Budget::of_process()).payer("a"))
     }
 
     fn permits(connect: &[&str], listen: &[&str]) -> Permits {

@@ -8,8 +8,8 @@ use crate::link::{ExchangeStep, Telemetry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use uts::files::FileOutcome;
-use uts::ledger::{Ledger, Resource, Row};
+use uts_files::FileOutcome;
+use uts_ledger::{Ledger, Resource, Row};
 
 /// Passes on what peers cause as far as the ledger has room for lines of theirs.
 pub struct Bounded {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use uts::files::FileOutcome;
-use uts::ledger::Row;
+use uts_files::FileOutcome;
+use uts_ledger::Row;
 
 const PERIOD: Duration = Duration::from_millis(100);
 

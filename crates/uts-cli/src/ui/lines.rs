@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::io::Write;
-use uts::ledger::Row;
 use uts::printable;
 use uts_end::output::{self, Output};
+use uts_ledger::Row;
 
 pub use uts_end::output::LINE_CHARS_MAX;
 

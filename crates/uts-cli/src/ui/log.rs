@@ -16,9 +16,9 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use uts::files::FileOutcome;
-use uts::ledger::Row;
 use uts_end::output::Output;
+use uts_files::FileOutcome;
+use uts_ledger::Row;
 use uts_units::show;
 
 /// Time between two lines of progress, where such are shown.

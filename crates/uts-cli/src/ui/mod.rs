@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use time::OffsetDateTime;
 use time::macros::format_description;
-use uts::files::FileOutcome;
-use uts::ledger::Row;
 use uts_end::output::Output;
+use uts_files::FileOutcome;
+use uts_ledger::Row;
 
 /// Beginning of a run.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use crate::link::{ExchangeStep, Telemetry};
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use uts::files::FileOutcome;
+use uts_files::FileOutcome;
 use uts_units::show;
 
 const PERIOD: Duration = Duration::from_secs(3);

@@ -7,9 +7,9 @@ use crate::link::{ExchangeStep, Telemetry};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
 use std::time::Duration;
-use uts::files::FileOutcome;
 use uts_end::output::Output;
 use uts_end::terminal;
+use uts_files::FileOutcome;
 
 const PERIOD: Duration = Duration::from_millis(200);
 /// Columns of a terminal that does not say how many it has.

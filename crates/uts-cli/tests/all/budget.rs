@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use uts::files::message::{MAGIC, Request, VERSION, write_frame};
 use uts::{ConnectOptions, Connection, FlowOptions, RecvFlow, SendFlow, Trust};
+use uts_files::message::{MAGIC, Request, VERSION, write_frame};
 
 /// What a server may hold, whatever its clients do.
 const MEMORY_KB_MAX: u64 = 256 << 10;

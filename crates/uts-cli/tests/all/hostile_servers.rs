@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use uts::files::message::{Attributes, Entry, Kind, Mtime, Reply, Request, read_frame, write_frame};
 use uts::{Connection, Fingerprint, FlowOptions, Identity, Listener, RecvFlow, SendFlow, ServerOptions};
+use uts_files::message::{Attributes, Entry, Kind, Mtime, Reply, Request, read_frame, write_frame};
 
 /// Most that `uts cp` holds: a connection's 48 MiB, some blocks of files and names, and itself.
 const MEMORY_KB_MAX: u64 = 112 << 10;
@@ -53,7 +53,7 @@ async fn answer(lie: Lie, send: &mut SendFlow, request: Request) -> io::Result<(
                 let found = match lie {
                     Lie::Faults => {
                         let why = "no ".repeat(300);
-                        Err(uts::files::Fault::new(uts::files::FaultKind::NotFound, name.as_bytes(), &why))
+                        Err(uts_files::Fault::new(uts_files::FaultKind::NotFound, name.as_bytes(), &why))
                     }
                     _ => Ok(entry(name.as_bytes(), Kind::File, 4)),
                 };

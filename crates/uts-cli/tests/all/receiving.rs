@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use uts::files::message::{Held, MAGIC, Request, VERSION, write_frame};
+use uts_files::message::{Held, MAGIC, Request, VERSION, write_frame};
 
 fn mode(place: &Place, name: &str) -> u32 {
     fs::metadata(place.path(name)).expect("there").mode() & 0o777

@@ -3,7 +3,6 @@
 
 mod blocking;
 mod blocking_ends;
-mod carrier;
 mod common;
 mod connections;
 mod ends;
@@ -14,4 +13,5 @@ mod logs;
 mod messages;
 mod moving;
 mod services;
+mod trace;
 mod waits;

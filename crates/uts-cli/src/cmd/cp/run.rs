@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
-use uts::files::{
+use uts_files::{
     CopyOptions, Exclude, Fault, FaultKind, FileError, Report, get, get_stream, put, put_stream,
 };
 use uts_units::show;

@@ -4,7 +4,7 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use uts::files::path::show;
+use uts_files::path::show;
 
 /// Refuses files that clients reach beneath the directory that is served: each with the option that
 /// names it. Hidden ones are not reached unless those are served.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Level;
-use uts::ledger::Ledger;
+use uts_ledger::Ledger;
 
 /// Clients that are there.
 pub struct Clients {
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::link::Sentence;
     use crate::ui::log::nowhere;
-    use uts::ledger::Budget;
+    use uts_ledger::Budget;
 
     struct Quiet;
 

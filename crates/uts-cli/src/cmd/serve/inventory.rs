@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use uts::files::path::show;
+use uts_files::path::show;
 
 /// Entries that are counted. A server does not wait for a count that nobody needs to the last
 /// digit.

@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use uts::Services;
-use uts::files::{ServeOptions, Service};
-use uts::ledger::Ledger;
+use uts_files::{ServeOptions, Service};
+use uts_ledger::Ledger;
 
 /// Takes one field over.
 type Take = fn(&mut ServeArgs, &ServeArgs);
@@ -208,7 +208,7 @@ fn permits_of(args: &ServeArgs) -> Permits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uts::ledger::Budget;
+    use uts_ledger::Budget;
 
     fn settings(line: &str) -> Settings {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

@@ -5,8 +5,8 @@ use crate::ui::bounded::{Bounded, TELL_EVERY};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use uts::ledger::{Ledger, Row};
 use uts_end::memory;
+use uts_ledger::{Ledger, Row};
 
 /// Time between two looks at what is held.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

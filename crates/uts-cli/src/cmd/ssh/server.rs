@@ -26,10 +26,10 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use uts::files::Flows;
-use uts::ledger::{self, Charge, Ledger};
 use uts::{AuthorizedKeys, ClientAuth, Fingerprint, Identity, Listener, NO_SUCH_SERVICE, ServerOptions};
 use uts_end::output::words;
+use uts_files::Flows;
+use uts_ledger::{Charge, Ledger};
 
 /// Most connections at once: the client has one, and another in place of one that is lost.
 const CONNECTIONS_MAX: usize = 8;
@@ -94,7 +94,7 @@ pub async fn run(args: &SshServerArgs, ready: Option<Ready>) -> Result<(), Failu
     let logins = logins.ok_or_else(|| Failure::Failed("no socket for logins".into()))?;
     lines::print(&format!("uts-ssh at {at} {} {address}", listener.fingerprint()));
     leave(&ready.null).map_err(|error| Failure::Failed(words(&error.into())))?;
-    let ledger = Ledger::of_server(&ledger::Budget::of_process());
+    let ledger = Ledger::of_server(&uts_ledger::Budget::of_process());
     let (begins, begun) = mpsc::channel(1);
     let name = places::name(&client);
     let from = std::env::var("SSH_CONNECTION").unwrap_or_default();

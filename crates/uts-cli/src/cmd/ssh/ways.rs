@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, BufReader, ReadBuf, Take};
 use tokio::process::{Child, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
-use uts::files::Flows;
+use uts_files::Flows;
 use uts_units::show;
 
 /// Pause between two tries of one way, at first and at last: it doubles. Chosen.
