@@ -195,6 +195,9 @@ pub struct ServeArgs {
     /// Most connections at once of one client's key, with --authorized-keys
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
+    /// Carry connections by so many tasks side by side; `all` = one for each processor. Linux only
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = crate::given::workers)]
+    pub workers: usize,
     /// Keep streams and tunnels of a client that is not heard for this long at the most
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,

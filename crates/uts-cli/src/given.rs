@@ -92,6 +92,20 @@ pub fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads how many workers share a port: a number, or `all` for as many as this process has
+/// processors.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn workers(text: &str) -> Result<usize, String> {
+    let count = match text {
+        "all" => std::thread::available_parallelism().map_or(1, usize::from).min(uts::WORKERS_MAX),
+        number => number.parse().unwrap_or(0),
+    };
+    let is_good = (1..=uts::WORKERS_MAX).contains(&count);
+    is_good.then_some(count).ok_or_else(|| format!("write 1 to {}, or all", uts::WORKERS_MAX))
+}
+
 /// Reads a span of time of which a number alone counts seconds, as those of iperf3 do.
 ///
 /// # Errors

@@ -101,6 +101,8 @@ pub struct ListenOptions {
     pub authorized_keys: Option<PathBuf>,
     /// Most connections at once.
     pub limits: Limits,
+    /// Tasks that carry them, 1 to [`uts::WORKERS_MAX`].
+    pub workers: usize,
     /// What is asked of the transport for what the server sends.
     pub properties: Vec<(String, String)>,
     /// Connections that do nothing, and whose peers are not heard, are kept for so long if their

@@ -83,6 +83,7 @@ impl Transport for Udp {
         wanted.key_log = key_log()?;
         wanted.key_exchange = options.key_exchange;
         wanted.connection.first_request_timeout = FIRST_REQUEST_MAX;
+        wanted.workers = options.workers;
         wanted.connections_max = options.limits.all;
         wanted.connections_per_address_max = options.limits.per_address;
         wanted.connections_per_key_max = options.limits.per_key;

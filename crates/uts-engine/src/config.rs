@@ -1,5 +1,6 @@
 //! How an endpoint and its connections are set up. Every bound has its reason beside it.
 
+use crate::endpoint::Worker;
 use crate::requirements::Requirements;
 use crate::selector::Library;
 use core::fmt;
@@ -102,6 +103,9 @@ pub struct EndpointConfig {
     /// same key can reset its connections. A server that keeps the key over restarts can end its
     /// old connections.
     pub secret: [u8; 32],
+    /// Place among the endpoints that share a port ([`Worker::crew`]). The limits of connections are for
+    /// all of them together, those of memory for each. `None` = it is the only one.
+    pub worker: Option<Worker>,
 }
 
 impl fmt::Debug for EndpointConfig {
@@ -137,6 +141,7 @@ impl Default for EndpointConfig {
             memory_bytes_max: MEMORY_BYTES,
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],
+            worker: None,
         }
     }
 }

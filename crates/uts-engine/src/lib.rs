@@ -42,7 +42,7 @@ pub use connection::{
     IntoBatch, MessageBatch, MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace,
     TraceKind, TraceRow, UnevenMessages, WriteError,
 };
-pub use endpoint::{ConnectError, Endpoint, Transmit};
+pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX, Worker, worker_of};
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };

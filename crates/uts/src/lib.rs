@@ -86,6 +86,7 @@ pub use tls::KeyExchange;
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
 pub use trusted_file::{make_key_log, open_trusted};
 
+pub use uts_engine::WORKERS_MAX;
 pub use uts_engine::bugs;
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};

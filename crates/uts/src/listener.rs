@@ -3,8 +3,7 @@
 use crate::AuthorizedKeys;
 use crate::authorized_keys::{Admitted, Watched};
 use crate::connection::Connection;
-use crate::driver::Host;
-use crate::driver::{OwnSocket, PerKey, Shared};
+use crate::driver::{Host, Inner, OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::tls::{self, KeyExchange, OnRefused, TlsError};
@@ -14,9 +13,10 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use uts_engine::requirements::Requirements;
-use uts_engine::{ConnectionConfig, EndpointConfig};
+use uts_engine::{ConnectionConfig, EndpointConfig, WORKERS_MAX, Worker};
 
 /// Of all places, one in so many is for clients with known keys.
 const PART_OF_KEYS: usize = 8;
@@ -44,6 +44,12 @@ pub struct ServerOptions {
     /// If more than this many handshakes are under way, clients must first show that they are at
     /// their address.
     pub handshakes_before_retry: usize,
+    /// Tasks that carry the connections side by side, 1 to [`WORKERS_MAX`]: as many processors as
+    /// there are can then be used. Each has a socket at the address, and connections of its own,
+    /// which stay with it. Limits of connections are for all of them together; a newcomer takes the
+    /// place of a connection of its own worker. More than one is for Linux, for [`Listener::bind`],
+    /// and for a runtime of tokio with several threads.
+    pub workers: usize,
     /// How long to look for arrivals before sleeping: see
     /// [`ConnectOptions::spin`](crate::ConnectOptions::spin).
     pub spin: Duration,
@@ -71,6 +77,7 @@ impl ServerOptions {
             connections_per_address_max: defaults.connections_per_address_max,
             connections_per_key_max: usize::MAX,
             handshakes_before_retry: defaults.handshakes_before_retry,
+            workers: 1,
             spin: Duration::ZERO,
             qlog: None,
             key_log: false,
@@ -137,7 +144,10 @@ pub enum ListenError {
 
 /// Accepts connections at an address. Dropped, it accepts no more; those that were accepted go on.
 pub struct Listener {
-    shared: Arc<Shared>,
+    /// One for each worker.
+    workers: Vec<Arc<Shared>>,
+    /// Number of the worker that is asked first for the next connection.
+    next: AtomicUsize,
     requirements: Arc<Requirements>,
     fingerprint: Fingerprint,
     authorized: Option<Arc<Admitted>>,
@@ -163,17 +173,35 @@ impl Listener {
         let unknown = SocketAddr::from(([0; 4], 0));
         let failed = |source| ListenError::Bind { addr: unknown, source };
         let addr = socket.local_addr().map_err(failed)?;
-        Self::listen(addr, options, |config, spin| Shared::start_on(Host::Runtime, socket, config, spin))
+        if options.workers > 1 {
+            let why = "several workers need several sockets, and one was handed over";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        Self::listen(Host::Runtime, addr, options, |mut configs, spin| {
+            let config = configs.pop().unwrap_or_default();
+            Ok(vec![Shared::start_on(Host::Runtime, socket, config, spin)?])
+        })
     }
 
     pub(crate) fn bind_on(host: Host, addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
-        Self::listen(addr, options, |config, spin| Shared::start(host, addr, None, config, spin))
+        let failed = |why: String| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+            Err(ListenError::Bind { addr, source })
+        };
+        match options.workers {
+            1 => {}
+            2..=WORKERS_MAX if host == Host::Runtime => {}
+            2..=WORKERS_MAX => return failed("a thread carries one worker".to_owned()),
+            other => return failed(format!("workers: {other}, where 1 to {WORKERS_MAX} were expected")),
+        }
+        Self::listen(host, addr, options, |configs, spin| Shared::start_workers(host, addr, configs, spin))
     }
 
     fn listen(
+        host: Host,
         addr: SocketAddr,
         options: ServerOptions,
-        start: impl FnOnce(EndpointConfig, Duration) -> io::Result<Arc<Shared>>,
+        start: impl FnOnce(Vec<EndpointConfig>, Duration) -> io::Result<Vec<Arc<Shared>>>,
     ) -> Result<Self, ListenError> {
         let authorized = match &options.client_auth {
             ClientAuth::None => None,
@@ -198,20 +226,22 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
-        let shared = start(config, options.spin).map_err(bind)?;
-        if let Some(dir) = &options.qlog {
-            let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
-            shared.record(dir).map_err(failed)?;
-        }
-        let per_key = PerKey::new(options.connections_per_key_max);
+        let workers = start(of_workers(&config, options.workers), options.spin).map_err(bind)?;
         let on_refused = options.on_refused.map(|told| (told, tls.refusals));
-        shared.act(|inner, _| (inner.per_key, inner.on_refused) = (per_key, on_refused));
-        if let Some(keys) = authorized.clone().filter(|_| shared.host == Host::Runtime) {
-            tokio::spawn(end_revoked(Arc::downgrade(&shared), keys));
+        let per_key = PerKey::of_workers(options.connections_per_key_max, workers.len());
+        for (worker, per_key) in workers.iter().zip(per_key) {
+            if let Some(dir) = &options.qlog {
+                let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
+                worker.record(dir).map_err(failed)?;
+            }
+            worker.act(|inner, _| (inner.per_key, inner.on_refused) = (per_key, on_refused.clone()));
+        }
+        if let Some(keys) = authorized.clone().filter(|_| host == Host::Runtime) {
+            tokio::spawn(end_revoked(workers.iter().map(Arc::downgrade).collect(), keys));
         }
         let requirements = Arc::new(options.connection.requirements);
         let fingerprint = options.identity.fingerprint();
-        Ok(Listener { shared, requirements, fingerprint, authorized })
+        Ok(Listener { workers, next: AtomicUsize::new(0), requirements, fingerprint, authorized })
     }
 
     /// Waits for the next connection, whose handshake is done. It may have ended again already.
@@ -219,33 +249,31 @@ impl Listener {
     /// the wait is given up. Several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
         loop {
-            let accepts = self.shared.accept.notified();
+            // They share it.
+            let accepts = self.workers[0].accept.notified();
             tokio::pin!(accepts);
             accepts.as_mut().enable();
-            let next = self.shared.act(|inner, _| {
-                while let Some(handle) = inner.accepted.pop_front() {
-                    if inner.connections.contains_key(&handle) {
-                        // So that it cannot end and be forgotten before its handle is made.
-                        inner.adopt(handle);
-                        return Some(Some(handle));
+            let (before, from) = self.workers.split_at(self.next.fetch_add(1, Relaxed) % self.workers.len());
+            let mut is_listening = false;
+            for worker in from.iter().chain(before) {
+                match worker.act(|inner, _| (inner.next_accepted(), inner.is_listening)) {
+                    (Some(handle), _) => {
+                        let requirements = self.requirements.clone();
+                        return Some(Connection::adopted(worker.clone(), handle, None, requirements));
                     }
+                    (None, listens) => is_listening |= listens,
                 }
-                (!inner.is_listening).then_some(None)
-            });
-            match next {
-                Some(None) => return None,
-                Some(Some(handle)) => {
-                    let requirements = self.requirements.clone();
-                    return Some(Connection::adopted(self.shared.clone(), handle, None, requirements));
-                }
-                None => accepts.await,
             }
+            if !is_listening {
+                return None;
+            }
+            accepts.await;
         }
     }
 
     /// Where it listens: the port, if any was asked for.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local_addr()
+        self.workers[0].local_addr()
     }
 
     /// What clients know this server by.
@@ -259,10 +287,12 @@ impl Listener {
     /// listener was made. Connections that are there beyond them stay.
     pub fn set_limits(&self, connections_max: usize, per_address_max: usize, per_key_max: usize) {
         let of_keys = places_of_keys(connections_max, self.authorized.is_some());
-        self.shared.act(|inner, _| {
-            inner.engine.set_places(connections_max, of_keys, per_address_max);
-            inner.per_key.set_max(per_key_max);
-        });
+        for worker in &self.workers {
+            worker.act(|inner, _| {
+                inner.engine.set_places(connections_max, of_keys, per_address_max);
+                inner.per_key.set_max(per_key_max);
+            });
+        }
     }
 
     /// Has another file say from now on whose clients are let in. As with a change of the file, the
@@ -282,30 +312,34 @@ impl Listener {
         }
     }
 
+    /// Number of connections that each worker carries, those of handshakes and of an end included.
+    pub fn connections_of_workers(&self) -> Vec<usize> {
+        self.workers.iter().map(|worker| worker.act(|inner, _| inner.engine.len())).collect()
+    }
+
     /// Number of clients so far that were refused for want of a place.
     pub fn refused(&self) -> u64 {
-        self.shared.act(|inner, _| inner.engine.refused())
+        self.workers.iter().map(|worker| worker.act(|inner, _| inner.engine.refused())).sum()
     }
 
     /// Accepts no more connections. Those that wait to be accepted are closed. Accepted connections
     /// go on.
     pub fn close(&self) {
-        self.shared.act(|inner, now| {
-            inner.is_listening = false;
-            inner.engine.refuse_new();
-            while let Some(handle) = inner.accepted.pop_front() {
-                inner.engine.release(handle);
-                if let Some(connection) = inner.engine.connection(handle) {
-                    connection.close(now, 0, "the server is closing");
-                }
-                if inner.connections.get(&handle).is_some_and(|state| state.closed.is_some()) {
-                    inner.connections.remove(&handle);
-                }
-            }
-            inner.changed();
-        });
-        self.shared.accept.notify_waiters();
+        self.workers.iter().for_each(|worker| worker.act(Inner::stop_listening));
+        self.workers[0].accept.notify_waiters();
     }
+}
+
+/// Settings of the endpoints that share a port: what each may hold of memory is its part.
+fn of_workers(config: &EndpointConfig, workers: usize) -> Vec<EndpointConfig> {
+    let part = |crew: Worker| EndpointConfig {
+        handshakes_before_retry: config.handshakes_before_retry.div_ceil(workers),
+        handshake_bytes_max: config.handshake_bytes_max.div_ceil(workers),
+        memory_bytes_max: config.memory_bytes_max.div_ceil(workers),
+        worker: Some(crew),
+        ..config.clone()
+    };
+    Worker::crew(workers).into_iter().map(part).collect()
 }
 
 /// Places that are for clients with known keys.
@@ -315,16 +349,21 @@ fn places_of_keys(connections_max: usize, asks_for_keys: bool) -> usize {
 
 /// Ends the connections of clients whose keys were taken out of the file, as long as anybody holds
 /// the endpoint. While the file cannot be read nobody new is let in, and nothing is ended.
-async fn end_revoked(shared: Weak<Shared>, keys: Arc<Admitted>) {
+async fn end_revoked(mut workers: Vec<Weak<Shared>>, keys: Arc<Admitted>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut before = keys.keys().ok();
     loop {
         ticks.tick().await;
-        let Some(shared) = shared.upgrade().filter(|shared| shared.is_held()) else { return };
+        workers.retain(|worker| worker.upgrade().is_some_and(|worker| worker.is_held()));
+        if workers.is_empty() {
+            return;
+        }
         let Ok(now) = keys.keys() else { continue };
         if before.as_ref() != Some(&now) {
-            shared.act(|inner, at| inner.end_revoked(at, &now));
+            for worker in workers.iter().filter_map(Weak::upgrade) {
+                worker.act(|inner, at| inner.end_revoked(at, &now));
+            }
             before = Some(now);
         }
     }
@@ -333,7 +372,7 @@ async fn end_revoked(shared: Weak<Shared>, keys: Arc<Admitted>) {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.close();
-        self.shared.release();
+        self.workers.iter().for_each(|worker| worker.release());
     }
 }
 

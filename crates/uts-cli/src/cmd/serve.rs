@@ -494,6 +494,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         identity,
         authorized_keys: args.authorized_keys.clone(),
         limits: limits_of(args),
+        workers: args.workers,
         properties: properties(&args.wanted)?,
         qlog: args.log.dir(),
         silence_max: if args.pipe.is_empty() && !may_tunnel { Duration::ZERO } else { args.silence },

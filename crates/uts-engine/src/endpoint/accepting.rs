@@ -29,7 +29,7 @@ impl Endpoint {
     pub fn set_places(&mut self, connections_max: usize, of_keys: usize, per_address_max: usize) {
         (self.config.connections_max, self.config.connections_of_keys) = (connections_max, of_keys);
         self.config.connections_per_address_max = per_address_max;
-        self.door.crowd.set_max(per_address_max);
+        self.door.counts().crowd.set_max(per_address_max);
     }
 
     /// Number of clients so far that were refused for want of a place.
@@ -127,7 +127,7 @@ impl Endpoint {
         self.strangers -= 1;
         let handle = self.insert(connection);
         let held = if proof.is_some() { Held::HalfOpen } else { Held::Claimed };
-        self.door.crowd.join(remote.ip(), held);
+        self.door.counts().crowd.join(remote.ip(), held);
         if let Some(entry) = self.connections.get_mut(handle) {
             entry.held = held;
         }

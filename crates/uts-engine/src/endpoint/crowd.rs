@@ -85,19 +85,14 @@ fn networks(of: IpAddr) -> impl Iterator<Item = (Network, usize)> {
 }
 
 /// Counts of what is held, by the networks that it is held from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Crowd {
     max: usize,
     counts: HashMap<Network, Count>,
 }
 
 impl Crowd {
-    /// At most `max` of one host; `usize::MAX` = any number.
-    pub fn new(max: usize) -> Self {
-        Crowd { max, counts: HashMap::new() }
-    }
-
-    /// At most so many of one host from now on.
+    /// At most `max` of one host from now on; `usize::MAX` = any number. None at first.
     pub fn set_max(&mut self, max: usize) {
         self.max = max;
     }
@@ -169,6 +164,10 @@ mod tests {
 
     const A: &str = "192.0.2.1";
 
+    fn crowd(max: usize) -> Crowd {
+        Crowd { max, ..Crowd::default() }
+    }
+
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
     }
@@ -176,7 +175,7 @@ mod tests {
     /// Whoever sends first packets in the name of another does not keep it out.
     #[test]
     fn what_is_only_claimed_keeps_nobody_out() {
-        let mut crowd = Crowd::new(2);
+        let mut crowd = crowd(2);
         assert!(!crowd.wants_proof(ip(A)));
         for _ in 0..100 {
             crowd.join(ip(A), Held::Claimed);
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn networks_count_as_hosts_do_and_hold_more() {
-        let mut crowd = Crowd::new(1);
+        let mut crowd = crowd(1);
         crowd.join(ip("2001:db8::1"), Held::Place);
         let full = |crowd: &Crowd, from| crowd.full(ip(from), Held::Place);
         assert!(full(&crowd, "2001:db8::ffff:2").expect("of one host").is_host());
@@ -216,7 +215,7 @@ mod tests {
     /// Hosts that share a network are told apart by what they do not share.
     #[test]
     fn loads_are_compared_where_addresses_differ() {
-        let mut crowd = Crowd::new(usize::MAX);
+        let mut crowd = crowd(usize::MAX);
         (0..40).for_each(|n| crowd.join(ip(&format!("2001:db8:0:{n:x}::1")), Held::Place));
         (0..3).for_each(|_| crowd.join(ip("2001:db8:0:ff::1"), Held::Place));
         crowd.join(ip(A), Held::Place);

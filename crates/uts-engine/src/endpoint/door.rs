@@ -1,8 +1,8 @@
 //! The door: who may come in, how many have, and what strangers are answered.
 
-use super::crowd::Crowd;
 use super::limits::ResetLimit;
 use super::reflectors;
+use super::workers::{Counts, Worker};
 use crate::config::EndpointConfig;
 use crate::connection::HandshakeMemory;
 use crate::event::ConnectionHandle;
@@ -10,6 +10,7 @@ use crate::token::TokenKeys;
 use rand::Rng;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::MutexGuard;
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
 /// the memory.
@@ -26,14 +27,8 @@ pub(super) struct Answer {
 pub(super) struct Door {
     pub tokens: Option<TokenKeys>,
     pub reset_limit: ResetLimit,
-    /// Counts of what is held from each address.
-    pub crowd: Crowd,
-    /// Connections that others have begun and whose handshake is done.
-    pub places: usize,
-    /// Number of these that have shown keys.
-    pub places_of_keys: usize,
-    /// Connections that this end has begun.
-    pub own: usize,
+    /// Where this endpoint is among those that share its port.
+    pub worker: Worker,
     /// Handshakes under way that others have begun.
     pub handshakes: usize,
     pub handshake_memory: HandshakeMemory,
@@ -50,13 +45,12 @@ impl Door {
     pub fn new(config: &EndpointConfig, rng: &mut impl Rng) -> Self {
         let mut token_key = [0; 32];
         rng.fill_bytes(&mut token_key);
+        let worker = config.worker.clone().unwrap_or_else(Worker::alone);
+        worker.counts().crowd.set_max(config.connections_per_address_max);
         Door {
             tokens: TokenKeys::new(&token_key),
             reset_limit: ResetLimit::new(rng.next_u64()),
-            crowd: Crowd::new(config.connections_per_address_max),
-            places: 0,
-            places_of_keys: 0,
-            own: 0,
+            worker,
             handshakes: 0,
             handshake_memory: HandshakeMemory::new(config.handshake_bytes_max),
             is_closed: false,
@@ -64,6 +58,11 @@ impl Door {
             accepted: VecDeque::new(),
             answers: VecDeque::new(),
         }
+    }
+
+    /// What is held at this port.
+    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.worker.counts()
     }
 
     /// A handshake that somebody else began is over, either way.

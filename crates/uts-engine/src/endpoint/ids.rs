@@ -4,6 +4,7 @@
 //! an endpoint that has forgotten everything still knows its own ids, and to whom it gave each: for
 //! no other does it ever say a word.
 
+use super::workers::Worker;
 use rand::Rng;
 use ring::{hkdf, hmac};
 use std::net::{IpAddr, SocketAddr};
@@ -21,12 +22,15 @@ const CHECK_BYTES: usize = 4;
 pub(super) struct OwnIds {
     key: hmac::Key,
     bytes: usize,
+    worker: Worker,
 }
 
 impl OwnIds {
-    /// Ids of so many bytes, at most 20, under a key that follows from the endpoint's secret.
-    pub fn new(secret: &[u8; 32], bytes: usize) -> Self {
-        OwnIds { key: hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, b"connection ids")), bytes }
+    /// Ids of so many bytes, at most 20, under a key that follows from the endpoint's secret. Packets
+    /// to them come to `worker`.
+    pub fn new(secret: &[u8; 32], bytes: usize, worker: Worker) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, b"connection ids"));
+        OwnIds { key, bytes, worker }
     }
 
     /// A new id for a peer.
@@ -34,6 +38,7 @@ impl OwnIds {
         let mut id = [0; uts_wire::MAX_CID_LEN];
         let bytes = self.bytes.min(id.len());
         rng.fill_bytes(&mut id[..bytes]);
+        self.worker.mark(&mut id[..bytes]);
         if bytes >= CHECKED_CID_BYTES {
             let (random, check) = id[..bytes].split_at_mut(bytes - CHECK_BYTES);
             check.copy_from_slice(&self.tag(random, remote)[..CHECK_BYTES]);
@@ -104,13 +109,21 @@ mod tests {
     fn only_who_gave_an_id_out_has_a_word_for_it_and_only_for_its_peer() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let (here, there) = (address("192.0.2.1:1000"), address("192.0.2.1:1001"));
-        let ids = OwnIds::new(&[7; 32], 8);
+        let ids = OwnIds::new(&[7; 32], 8, Worker::alone());
         let id = ids.draw(&mut rng, here);
         let word = ids.reset_token(&id, here).expect("its own");
-        assert_eq!(OwnIds::new(&[7; 32], 8).reset_token(&id, here), Some(word), "after a restart");
+        assert_eq!(
+            OwnIds::new(&[7; 32], 8, Worker::alone()).reset_token(&id, here),
+            Some(word),
+            "after a restart"
+        );
         assert_eq!(ids.reset_token(&id, address("[::ffff:192.0.2.1]:1000")), Some(word));
         assert_eq!(ids.reset_token(&id, there), None, "another peer");
-        assert_eq!(OwnIds::new(&[8; 32], 8).reset_token(&id, here), None, "another instance");
+        assert_eq!(
+            OwnIds::new(&[8; 32], 8, Worker::alone()).reset_token(&id, here),
+            None,
+            "another instance"
+        );
         for bit in 0..64 {
             let mut bytes = id.as_slice().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -124,7 +137,7 @@ mod tests {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let here = address("192.0.2.1:1000");
         for bytes in 0..=uts_wire::MAX_CID_LEN {
-            let ids = OwnIds::new(&[7; 32], bytes);
+            let ids = OwnIds::new(&[7; 32], bytes, Worker::alone());
             let id = ids.draw(&mut rng, here);
             assert_eq!(id.len(), bytes);
             assert_eq!(ids.reset_token(&id, here).is_some(), bytes >= CHECKED_CID_BYTES, "{bytes} bytes");

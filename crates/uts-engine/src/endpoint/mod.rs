@@ -8,7 +8,8 @@
 //!   who gives one up: [`places`], what is held from where: [`crowd`]; connections that go
 //!   elsewhere: [`following`]; what belongs to no connection: [`strangers`];
 //! * what goes out: here; who has something to send, to tell, or to do, and when: [`agenda`];
-//! * what connections share: [`shared`]; whose turn it is on the way to one address: [`peers`].
+//! * what connections share: [`shared`]; whose turn it is on the way to one address: [`peers`]; what
+//!   endpoints at one port share: [`workers`].
 
 mod accepting;
 mod agenda;
@@ -29,8 +30,10 @@ mod shared;
 mod stops;
 mod strangers;
 mod table;
+mod workers;
 
 pub(crate) use strangers::is_same;
+pub use workers::{STEERING_BYTES, WORKERS_MAX, Worker, worker_of};
 
 use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::connection::{self, Birth, Connection, Ecn, Side, Trace};
@@ -124,9 +127,10 @@ impl Endpoint {
     /// `seed`.
     pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
+        let door = Door::new(&config, &mut rng);
         Endpoint {
-            ids: OwnIds::new(&config.secret, config.cid_bytes),
-            door: Door::new(&config, &mut rng),
+            ids: OwnIds::new(&config.secret, config.cid_bytes, door.worker.clone()),
+            door,
             shared: Shared::new(&config),
             accept_profile: Arc::new(first_profile(&config.accept)),
             proposed: None,
@@ -159,7 +163,11 @@ impl Endpoint {
         config: impl Into<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionHandle, ConnectError> {
         let config = config.into();
-        if self.door.own + self.door.places >= self.config.connections_max {
+        let taken = {
+            let counts = self.door.counts();
+            counts.own + counts.places
+        };
+        if taken >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
         let proposal = match &self.proposed {
@@ -206,7 +214,7 @@ impl Endpoint {
         }
         let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.door.handshakes += usize::from(connection.side() == Side::Server);
-        self.door.own += usize::from(connection.side() == Side::Client);
+        self.door.counts().own += usize::from(connection.side() == Side::Client);
         let handle = self.connections.insert(connection, self.shared.peers.join(remote));
         self.routes.add(remote, local_cid, handle);
         self.touch(handle);
@@ -436,7 +444,7 @@ impl Endpoint {
         self.shared.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {
             self.shared.peers.leave(&mut entry.share);
-            self.door.own -= usize::from(entry.connection.side() == Side::Client);
+            self.door.counts().own -= usize::from(entry.connection.side() == Side::Client);
             self.leave_place(handle);
             self.connections.remove(handle);
             self.door.accepted.retain(|h| *h != handle);

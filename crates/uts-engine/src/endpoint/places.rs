@@ -121,7 +121,7 @@ impl Endpoint {
     /// True if those who come have to show first that they are at their address.
     pub(super) fn wants_proof(&self, from: IpAddr) -> bool {
         self.door.handshakes >= self.config.handshakes_before_retry.min(self.half_open_max() / 2)
-            || self.door.crowd.wants_proof(from)
+            || self.door.counts().crowd.wants_proof(from)
             || self.shortage(Newcomer { from, is_vouched: false }).is_some()
     }
 
@@ -139,20 +139,20 @@ impl Endpoint {
 
     /// Makes room for another handshake. `false` = there is none.
     pub(super) fn make_half_open_room(&mut self, now: Time, from: IpAddr, is_proved: bool) -> bool {
-        let full = self.door.crowd.full(from, Held::HalfOpen).filter(|_| is_proved);
+        let full = self.door.counts().crowd.full(from, Held::HalfOpen).filter(|_| is_proved);
         let shortage = match full {
             Some(network) => Shortage::Of(network),
             None if self.door.handshakes >= self.half_open_max() => Shortage::Places,
             None => return true,
         };
-        let own = |of: IpAddr| self.door.crowd.load(from, Held::HalfOpen, Some(of));
+        let own = |of: IpAddr| self.door.counts().crowd.load(from, Held::HalfOpen, Some(of));
         let mut found = None;
         for (handle, entry) in self.looked_at() {
             let of = entry.first_remote.ip();
             let spare = match entry.held {
                 Held::Claimed if shortage == Shortage::Places => (true, 0),
                 Held::HalfOpen if is_proved && shortage.has(of) => {
-                    let load = self.door.crowd.load(of, Held::HalfOpen, Some(from));
+                    let load = self.door.counts().crowd.load(of, Held::HalfOpen, Some(from));
                     if load.is_some() && load <= own(of) {
                         continue;
                     }
@@ -175,7 +175,7 @@ impl Endpoint {
     pub(super) fn take_place(&mut self, now: Time, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
         let who = Newcomer { from: entry.first_remote.ip(), is_vouched: is_vouched(&entry.connection) };
-        self.door.crowd.leave(who.from, &mut entry.held);
+        self.door.worker.counts().crowd.leave(who.from, &mut entry.held);
         if let Some(shortage) = self.shortage(who) {
             let Some(spare) = self.spare(now, who, shortage) else {
                 self.ask_silent(now, shortage);
@@ -187,9 +187,11 @@ impl Endpoint {
             };
             self.give_up(now, spare);
         }
-        self.door.crowd.join(who.from, Held::Place);
-        self.door.places += 1;
-        self.door.places_of_keys += usize::from(who.is_vouched);
+        let mut counts = self.door.worker.counts();
+        counts.crowd.join(who.from, Held::Place);
+        counts.places += 1;
+        counts.places_of_keys += usize::from(who.is_vouched);
+        drop(counts);
         if let Some(entry) = self.connections.get_mut(handle) {
             (entry.held, entry.is_vouched, entry.since) = (Held::Place, who.is_vouched, now);
         }
@@ -198,21 +200,23 @@ impl Endpoint {
     /// A connection is gone, or gives up what it held.
     pub(super) fn leave_place(&mut self, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
+        let mut counts = self.door.worker.counts();
         if entry.held == Held::Place {
-            self.door.places = self.door.places.saturating_sub(1);
-            self.door.places_of_keys = self.door.places_of_keys.saturating_sub(usize::from(entry.is_vouched));
+            counts.places = counts.places.saturating_sub(1);
+            counts.places_of_keys = counts.places_of_keys.saturating_sub(usize::from(entry.is_vouched));
         }
-        self.door.crowd.leave(entry.first_remote.ip(), &mut entry.held);
+        counts.crowd.leave(entry.first_remote.ip(), &mut entry.held);
     }
 
     /// Of what there is too little for a newcomer.
     fn shortage(&self, who: Newcomer) -> Option<Shortage> {
-        if let Some(network) = self.door.crowd.full(who.from, Held::Place) {
+        let counts = self.door.counts();
+        if let Some(network) = counts.crowd.full(who.from, Held::Place) {
             return Some(Shortage::Of(network));
         }
-        let kept = self.config.connections_of_keys.saturating_sub(self.door.places_of_keys);
+        let kept = self.config.connections_of_keys.saturating_sub(counts.places_of_keys);
         let max = self.config.connections_max.saturating_sub(if who.is_vouched { 0 } else { kept });
-        (self.door.own + self.door.places >= max).then_some(Shortage::Places)
+        (counts.own + counts.places >= max).then_some(Shortage::Places)
     }
 
     /// The connections that are looked at: all of them, or some by chance.
@@ -224,7 +228,8 @@ impl Endpoint {
 
     /// The connection that gives up its place for a newcomer.
     fn spare(&self, now: Time, who: Newcomer, shortage: Shortage) -> Option<ConnectionHandle> {
-        let has_claim = who.is_vouched && self.door.places_of_keys < self.config.connections_of_keys;
+        let counts = self.door.counts();
+        let has_claim = who.is_vouched && counts.places_of_keys < self.config.connections_of_keys;
         let candidates = self.looked_at().filter_map(|(handle, entry)| {
             let of = entry.first_remote.ip();
             let is_candidate = entry.held == Held::Place
@@ -236,14 +241,14 @@ impl Endpoint {
             }
             let need = need(now, entry);
             // `None` = both are of one host.
-            let theirs = self.door.crowd.load(of, Held::Place, Some(who.from));
-            let own = self.door.crowd.load(who.from, Held::Place, Some(of)).unwrap_or(0);
+            let theirs = counts.crowd.load(of, Held::Place, Some(who.from));
+            let own = counts.crowd.load(who.from, Held::Place, Some(of)).unwrap_or(0);
             let gives_way = match need {
                 _ if has_claim && !entry.is_vouched => true,
                 Need::UnderWay => theirs.is_some_and(|theirs| theirs > PART_MIN * (own + SCALE)),
                 _ => theirs.is_none_or(|theirs| theirs > own),
             };
-            let load = self.door.crowd.load(of, Held::Place, None).unwrap_or(0);
+            let load = counts.crowd.load(of, Held::Place, None).unwrap_or(0);
             let silence = now.since(entry.connection.heard_at());
             gives_way.then_some((Spare { is_nobodys: !entry.is_vouched, need, load, silence }, handle))
         });

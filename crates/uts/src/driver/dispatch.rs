@@ -295,19 +295,21 @@ impl Inner {
     /// A client's handshake is done. Its connection is nobody's until it is accepted.
     fn admit(&mut self, shared: &Shared, handle: ConnectionHandle) -> bool {
         if self.is_listening {
-            let key = self.per_key.counts().then(|| peer_key(self.engine.peek(handle)?)).flatten();
+            let key = self.per_key.is_bounded().then(|| peer_key(self.engine.peek(handle)?)).flatten();
             let Some(key) = key else { return self.settle(shared, handle, Joined::Yes) };
             let (now, engine) = (shared.clock.now(), &mut self.engine);
             let joined = self.per_key.join(handle, key, |other| per_key::ask(engine, now, *other));
             return self.settle(shared, handle, joined);
         }
-        self.engine.release(handle);
+        self.turn_away(shared.clock.now(), handle);
         false
     }
 
     /// Says what becomes of a new connection; whether it may be accepted now.
     fn settle(&mut self, shared: &Shared, handle: ConnectionHandle, joined: Joined) -> bool {
         match joined {
+            // Its listener was closed while it waited.
+            Joined::Yes if !self.is_listening => self.turn_away(shared.clock.now(), handle),
             Joined::Yes => {
                 self.connections.entry(handle).or_default();
                 self.accepted.push_back(handle);

@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::Requirements;
@@ -68,10 +68,20 @@ pub(crate) struct Shared {
     pub segments_max: usize,
     /// For how long after anything happens the endpoint looks for what arrives before it sleeps.
     spin: Duration,
-    /// A connection may be accepted, or no more ever will.
-    pub accept: Notify,
+    /// A connection may be accepted, or no more ever will. Workers at one port share it.
+    pub accept: Arc<Notify>,
+    /// Those that this one shares its port with, if any.
+    crew: OnceLock<Crew>,
     /// All that had to be sent has been.
     pub flushed: Notify,
+}
+
+/// The workers at one port.
+struct Crew {
+    /// Number of this one among them.
+    index: usize,
+    /// All of them, in the order of their sockets.
+    workers: Vec<Weak<Shared>>,
 }
 
 /// What the task and the handles share.
@@ -151,6 +161,40 @@ impl Inner {
         self.connections.get_mut(&handle)?.flows.get_mut(&flow)
     }
 
+    /// The next connection that waits to be accepted, for which a handle is made.
+    pub fn next_accepted(&mut self) -> Option<ConnectionHandle> {
+        while let Some(handle) = self.accepted.pop_front() {
+            if self.connections.contains_key(&handle) {
+                // So that it cannot end and be forgotten before its handle is made.
+                self.adopt(handle);
+                return Some(handle);
+            }
+        }
+        None
+    }
+
+    /// Accepts no more connections, and closes those that wait for it.
+    pub fn stop_listening(&mut self, now: Time) {
+        self.is_listening = false;
+        self.engine.refuse_new();
+        while let Some(handle) = self.accepted.pop_front() {
+            self.turn_away(now, handle);
+        }
+        self.changed();
+    }
+
+    /// Closes a connection that nobody will accept.
+    fn turn_away(&mut self, now: Time, handle: ConnectionHandle) {
+        self.engine.release(handle);
+        if let Some(connection) = self.engine.connection(handle) {
+            connection.close(now, 0, "the server is closing");
+        }
+        if self.connections.get(&handle).is_some_and(|state| state.closed.is_some()) {
+            self.connections.remove(&handle);
+        }
+        self.changed();
+    }
+
     /// A handle of a connection is made.
     pub fn adopt(&mut self, handle: ConnectionHandle) {
         self.connections.entry(handle).or_default().users += 1;
@@ -208,6 +252,35 @@ impl Shared {
         Ok(shared)
     }
 
+    /// Binds a socket for each of several workers at one address, each as `configs` has it, and starts
+    /// their tasks.
+    ///
+    /// # Errors
+    /// The address cannot be used, or the system cannot steer datagrams between sockets.
+    pub fn start_workers(
+        host: Host,
+        addr: SocketAddr,
+        configs: Vec<EndpointConfig>,
+        spin: Duration,
+    ) -> io::Result<Vec<Arc<Self>>> {
+        let sockets = Socket::bind_workers(addr, configs.len(), host)?;
+        let accept = Arc::<Notify>::default();
+        let (mut workers, mut drivers) = (Vec::new(), Vec::new());
+        for (socket, config) in sockets.into_iter().zip(configs) {
+            let (shared, driver) = Self::over(host, socket, None, accept.clone(), config, spin)?;
+            workers.push(shared);
+            drivers.push(driver);
+        }
+        if workers.len() > 1 {
+            let all: Vec<_> = workers.iter().map(Arc::downgrade).collect();
+            for (index, worker) in workers.iter().enumerate() {
+                let _ = worker.crew.set(Crew { index, workers: all.clone() });
+            }
+        }
+        drivers.into_iter().try_for_each(|driver| host.start(driver))?;
+        Ok(workers)
+    }
+
     /// Starts the task of a socket that is bound already.
     pub fn start_on(
         host: Host,
@@ -216,7 +289,7 @@ impl Shared {
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
         let socket = Socket::adopt(socket.into(), None, host)?;
-        let (shared, driver) = Self::over(host, socket, None, config, spin)?;
+        let (shared, driver) = Self::over(host, socket, None, Arc::default(), config, spin)?;
         host.start(driver)?;
         Ok(shared)
     }
@@ -229,7 +302,7 @@ impl Shared {
         config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
-        Self::over(host, Socket::bind(addr, peer, host)?, peer, config, spin)
+        Self::over(host, Socket::bind(addr, peer, host)?, peer, Arc::default(), config, spin)
     }
 
     /// Makes the task of a socket.
@@ -237,6 +310,7 @@ impl Shared {
         host: Host,
         socket: Socket,
         peer: Option<SocketAddr>,
+        accept: Arc<Notify>,
         mut config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
@@ -254,7 +328,8 @@ impl Shared {
             clock: host.clock(),
             host,
             spin,
-            accept: Notify::new(),
+            accept,
+            crew: OnceLock::new(),
             flushed: Notify::new(),
             inner: Mutex::new(Inner {
                 is_listening,

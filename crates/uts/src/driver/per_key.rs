@@ -1,12 +1,13 @@
 //! How many connections each client's key has at a server, so that no client takes them all.
 //!
 //! A client that was killed leaves connections behind, which would keep it out until their idle
-//! time-out. Where a key has as many as it may, all of them are asked whether their clients are
-//! there. The new one waits meanwhile. It takes the place of one that does not answer in time, and
+//! time-out. Where a key has as many as it may, all of them at this worker are asked whether their
+//! clients are there. The new one waits meanwhile. It takes the place of one that does not answer in time, and
 //! is refused if all answer.
 
 use crate::fingerprint::Fingerprint;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uts_engine::{ConnectionHandle, Endpoint};
 use uts_functions::Time;
 
@@ -15,6 +16,9 @@ use uts_functions::Time;
 pub(crate) struct PerKey {
     /// `None` = any number, and nothing is counted.
     max: Option<usize>,
+    /// Number of connections of each key, at all workers of the server.
+    counts: Arc<Mutex<BTreeMap<Fingerprint, usize>>>,
+    /// Connections of this worker, by key.
     of: BTreeMap<Fingerprint, Vec<ConnectionHandle>>,
     keys: BTreeMap<ConnectionHandle, Fingerprint>,
     waiting: Vec<Waiting>,
@@ -41,9 +45,15 @@ pub(crate) enum Joined {
 }
 
 impl PerKey {
-    /// At most `max` of one key.
-    pub fn new(max: usize) -> Self {
-        PerKey { max: (max < usize::MAX).then_some(max), ..PerKey::default() }
+    /// At most `max` of one key, at all workers of a server together.
+    pub fn of_workers(max: usize, workers: usize) -> Vec<Self> {
+        let counts = Arc::default();
+        let max = (max < usize::MAX).then_some(max);
+        (0..workers).map(|_| PerKey { max, counts: Arc::clone(&counts), ..PerKey::default() }).collect()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// At most so many of one key from now on. Where keys were not counted they are not.
@@ -52,7 +62,7 @@ impl PerKey {
     }
 
     /// Whether anything is counted.
-    pub fn counts(&self) -> bool {
+    pub fn is_bounded(&self) -> bool {
         self.max.is_some()
     }
 
@@ -84,10 +94,14 @@ impl PerKey {
     /// Counts a connection, if its key may have one more.
     fn take(&mut self, handle: ConnectionHandle, key: Fingerprint) -> bool {
         let Some(max) = self.max else { return true };
-        let all = self.of.entry(key).or_default();
-        let has_room = all.len() < max;
+        let mut counts = self.counts();
+        let has_room = counts.get(&key).is_none_or(|count| *count < max) && max > 0;
         if has_room {
-            all.push(handle);
+            *counts.entry(key).or_default() += 1;
+        }
+        drop(counts);
+        if has_room {
+            self.of.entry(key).or_default().push(handle);
             self.keys.insert(handle, key);
         }
         has_room
@@ -119,6 +133,14 @@ impl PerKey {
     pub fn leave(&mut self, handle: ConnectionHandle) {
         self.waiting.retain(|waiting| waiting.new != handle);
         let Some(key) = self.keys.remove(&handle) else { return };
+        let mut counts = self.counts();
+        if let Some(count) = counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&key);
+            }
+        }
+        drop(counts);
         if let Some(all) = self.of.get_mut(&key) {
             all.retain(|one| *one != handle);
             if all.is_empty() {
@@ -141,10 +163,30 @@ pub(crate) fn ask(engine: &mut Endpoint, now: Time, handle: ConnectionHandle) ->
 mod tests {
     use super::*;
 
+    fn alone(max: usize) -> PerKey {
+        PerKey::of_workers(max, 1).remove(0)
+    }
+
+    /// Wherever they are, and whoever ends.
+    #[test]
+    fn a_keys_connections_count_at_all_workers() {
+        let a = Fingerprint::of_spki(b"a");
+        let mut workers = PerKey::of_workers(3, 2);
+        let mut join =
+            |worker: usize, n| workers[worker].join(ConnectionHandle(n), a, |_| false) == Joined::Yes;
+        assert!(join(0, 1) && join(1, 1) && join(1, 2));
+        assert!(!join(0, 3) && !join(1, 3));
+        workers[1].leave(ConnectionHandle(1));
+        assert_eq!(workers[0].join(ConnectionHandle(3), a, |_| false), Joined::Yes);
+        workers[1].leave(ConnectionHandle(2));
+        [1, 3].into_iter().for_each(|n| workers[0].leave(ConnectionHandle(n)));
+        assert!(workers[0].counts().is_empty(), "nothing is kept of who is gone");
+    }
+
     #[test]
     fn a_key_has_so_many_connections_and_may_come_again_when_one_has_ended() {
         let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
-        let mut keys = PerKey::new(2);
+        let mut keys = alone(2);
         let join = |keys: &mut PerKey, n, key| keys.join(ConnectionHandle(n), key, |_| false);
         assert_eq!((join(&mut keys, 1, a), join(&mut keys, 2, a)), (Joined::Yes, Joined::Yes));
         let Joined::Refused(why) = join(&mut keys, 3, a) else { panic!("it is taken") };
@@ -163,7 +205,7 @@ mod tests {
     #[test]
     fn who_does_not_answer_makes_room_and_who_does_keeps_it() {
         let a = Fingerprint::of_spki(b"a");
-        let mut keys = PerKey::new(2);
+        let mut keys = alone(2);
         let handle = ConnectionHandle;
         for n in [1, 2] {
             assert_eq!(keys.join(handle(n), a, |_| true), Joined::Yes);

@@ -5,11 +5,13 @@ use super::outgoing::Outgoing;
 use super::schedule::Schedule;
 use super::socket::{Received, Socket};
 use super::waiting::Waiting;
-use super::{Inner, Shared, said, timer};
+use super::{Crew, Inner, Shared, said, timer};
 use crate::clock::kernel_tick;
 use core::task::{Context, Poll, Waker};
 use std::io;
-use std::sync::{Arc, MutexGuard};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, MutexGuard, Weak};
+use uts_engine::{Ecn, worker_of};
 use uts_functions::Time;
 
 /// What is sent before looking for what has arrived: batches of many connections are small, those
@@ -100,17 +102,23 @@ impl Driver {
         call: impl FnOnce(&mut Socket, &mut Intake<'_>) -> Poll<io::Result<bool>>,
         then: impl FnOnce(&mut Inner, &Shared, &mut Vec<Waker>),
     ) -> (Poll<io::Result<bool>>, Option<Time>) {
-        let mut intake = Intake { shared: &self.shared, inner: None, bytes: 0 };
+        let mut intake = Intake { shared: &self.shared, inner: None, bytes: 0, strays: Vec::new() };
         let received = call(&mut self.socket, &mut intake);
         if let Poll::Ready(Ok(_)) = received {
             self.errors = 0;
         }
-        let Some((mut inner, at)) = intake.inner else { return (received, None) };
+        let Intake { inner, bytes, strays, .. } = intake;
+        let Some((mut inner, at)) = inner else {
+            strays.into_iter().for_each(Stray::hand_over);
+            return (received, None);
+        };
         inner.engine.taken_in(at);
         inner.retry_openers();
         then(&mut inner, &self.shared, &mut self.woken);
         drop(inner);
-        self.waiting.on_arrival(at, intake.bytes);
+        // Not under a lock: a sibling may have one for this worker.
+        strays.into_iter().for_each(Stray::hand_over);
+        self.waiting.on_arrival(at, bytes);
         (received, Some(at))
     }
 
@@ -217,16 +225,57 @@ pub(super) struct Intake<'a> {
     /// The lock, and when the first was taken in.
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
     bytes: usize,
+    /// What is for other workers at this port.
+    strays: Vec<Stray>,
 }
 
 impl Intake<'_> {
     /// Takes in the contents of a buffer.
     pub fn add(&mut self, received: Received<'_>) {
+        let Some(Crew { index, workers }) = self.shared.crew.get() else { return self.take_in(received) };
+        let of = |datagram: &[u8]| worker_of(datagram, workers.len());
+        if received.contents.chunks(received.stride).all(|datagram| of(datagram) == *index) {
+            return self.take_in(received);
+        }
+        // The kernel has steered the first of what it joined; the others may be of other
+        // connections of the same client.
+        let Received { remote, local, ecn, stride, contents } = received;
+        for contents in contents.chunks_mut(stride) {
+            if of(contents) == *index {
+                self.take_in(Received { remote, local, ecn, stride, contents });
+            } else if let Some(worker) = workers.get(of(contents)).and_then(Weak::upgrade) {
+                self.strays.push(Stray { worker, remote, local, ecn, contents: contents.into() });
+            }
+        }
+    }
+
+    fn take_in(&mut self, received: Received<'_>) {
         let shared = self.shared;
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
         let Received { remote, local, ecn, stride, contents } = received;
         self.bytes += contents.len();
         inner.engine.take_in(*now, remote, local, ecn, stride, contents);
+    }
+}
+
+/// A datagram that came to the socket of another worker than its own.
+struct Stray {
+    worker: Arc<Shared>,
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+    ecn: Option<Ecn>,
+    contents: Box<[u8]>,
+}
+
+impl Stray {
+    /// Gives it to its worker.
+    fn hand_over(mut self) {
+        self.worker.act(|inner, now| {
+            let bytes = self.contents.len();
+            inner.engine.take_in(now, self.remote, self.local, self.ecn, bytes, &mut self.contents);
+            inner.engine.taken_in(now);
+            inner.changed();
+        });
     }
 }
 

@@ -15,3 +15,4 @@ mod moving;
 mod services;
 mod trace;
 mod waits;
+mod workers;

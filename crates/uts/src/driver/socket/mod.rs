@@ -7,6 +7,7 @@
 //!
 //! * [`buffers`]: where datagrams are received into;
 //! * [`readiness`]: when the socket may be read and written;
+//! * `steering`: several sockets at one port, on Linux;
 //! * `plain_send`: sending without ancillary data, on Linux;
 //! * `blocking`: receiving by a call that blocks, on Unix.
 
@@ -16,6 +17,8 @@ mod buffers;
 #[cfg(target_os = "linux")]
 mod plain_send;
 mod readiness;
+#[cfg(target_os = "linux")]
+mod steering;
 
 use crate::driver::Host;
 use buffers::{Buffers, FILLS_ALL};
@@ -82,12 +85,28 @@ impl Socket {
     /// ports that are closed.
     pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
         let socket = open(addr)?;
-        if addr.is_ipv6() && addr.ip().is_unspecified() && peer.is_none() {
-            // `[::]` takes IPv4 as well where the system can do that.
-            let _ = socket.set_only_v6(false);
+        if peer.is_none() {
+            take_both_families(&socket, addr);
         }
         socket.bind(&addr.into())?;
         Self::adopt(socket, peer, host)
+    }
+
+    /// Sockets at one address for so many workers. A datagram comes to that of its worker.
+    ///
+    /// # Errors
+    /// Those of the system. It cannot do that: only Linux can.
+    pub fn bind_workers(addr: SocketAddr, workers: usize, host: Host) -> io::Result<Vec<Self>> {
+        if workers == 1 {
+            return Ok(vec![Self::bind(addr, None, host)?]);
+        }
+        #[cfg(target_os = "linux")]
+        return steering::bind(addr, workers)?
+            .into_iter()
+            .map(|socket| Self::adopt(socket, None, host))
+            .collect();
+        #[cfg(not(target_os = "linux"))]
+        Err(io::Error::new(io::ErrorKind::Unsupported, "several workers at one port are for Linux"))
     }
 
     /// A socket that is bound already.
@@ -271,6 +290,22 @@ fn open(addr: SocketAddr) -> io::Result<socket2::Socket> {
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
     socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// `[::]` takes IPv4 as well where the system can do that.
+fn take_both_families(socket: &socket2::Socket, addr: SocketAddr) {
+    if addr.is_ipv6() && addr.ip().is_unspecified() {
+        let _ = socket.set_only_v6(false);
+    }
+}
+
+/// A socket that has an address for itself, for any peer.
+#[cfg(target_os = "linux")]
+fn bind(addr: SocketAddr) -> io::Result<socket2::Socket> {
+    let socket = open(addr)?;
+    take_both_families(&socket, addr);
+    socket.bind(&addr.into())?;
     Ok(socket)
 }
 
