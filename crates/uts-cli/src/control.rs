@@ -25,17 +25,17 @@ const REQUEST_BYTES_MAX: u64 = 4096;
 /// two profiles each are well below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// How long each side waits for the other.
+/// Time that each side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Programs that ask at once; others wait.
 const ASKING_MAX: usize = 4;
 
-/// What is asked.
+/// Request of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// What there is.
+    /// To list what there is.
     List,
     /// To ask a property from now on.
     Set {
@@ -154,7 +154,7 @@ pub async fn answer(
 /// The longest path of a socket, in bytes (unix(7)).
 const PATH_BYTES_MAX: usize = 107;
 
-/// Whether a path is short enough for a socket.
+/// Checks that a path is short enough for a socket.
 ///
 /// # Errors
 /// How long it is and may be, in words.

@@ -81,8 +81,8 @@ pub async fn connect(addresses: &[SocketAddr], budget: &Budget) -> Result<TcpStr
     Err(summary(&failed))
 }
 
-/// What several attempts have come to: that somebody is there says more than silence, and that
-/// more than no way.
+/// Summary of several attempts that failed: an answer says more than silence, and silence more than
+/// the lack of a way.
 pub fn summary(failed: &[io::Error]) -> (Kind, String) {
     const TELLING: [Kind; 5] = [
         Kind::ConnectionRefused,

@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// What each place of use makes of an amount: the rate in bit/s, the size in bytes, the time in
+    /// Amounts as each place of use reads them: the rate in bit/s, the size in bytes, the time in
     /// ns, the share in millionths.
     mod places {
         use super::*;

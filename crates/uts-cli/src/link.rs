@@ -1,4 +1,5 @@
-//! What the program needs of a transport. The rest of the program is written against these traits.
+//! Interface that the program needs of a transport. The rest of the program is written against
+//! these traits.
 
 use crate::given::PathGiven;
 use crate::target::Host;
@@ -17,7 +18,7 @@ use uts_units::show;
 /// With this code a server that is being stopped closes its connections.
 pub const STOPPING: u64 = 1;
 
-/// How a client knows the server.
+/// Means by which a client recognizes the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerTrust {
     /// It has this key (`SHA256:…`).
@@ -30,10 +31,10 @@ pub enum ServerTrust {
     Ca(PathBuf),
 }
 
-/// How to connect.
+/// Options for connecting to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// How the server is known.
+    /// Means to recognize the server.
     pub trust: ServerTrust,
     /// The client's key, made if it is not there; `None` = the user's own, if there is one.
     pub key: Option<PathBuf>,
@@ -41,7 +42,7 @@ pub struct ConnectOptions {
     pub server_name: Option<String>,
     /// Way in which secrets are agreed on.
     pub key_exchange: KeyExchange,
-    /// What is asked of the transport.
+    /// Properties that are asked of the transport, by name and value.
     pub properties: Vec<(String, String)>,
     /// Which of the server's services is asked for; empty = its files.
     pub service: &'static str,
@@ -50,9 +51,9 @@ pub struct ConnectOptions {
     pub silence_max: Duration,
     /// Flows that the peer may open at once, each with small buffers; `None` = as for copies.
     pub flows_max: Option<u32>,
-    /// Whether somebody can be asked about the key of an unknown server.
+    /// Somebody can be asked about the key of an unknown server.
     pub interactive: bool,
-    /// Whether the key of an unknown server is accepted and kept without asking.
+    /// The key of an unknown server is accepted and kept without asking.
     pub accept_new: bool,
     /// Where what the connection does is written as qlog.
     pub qlog: Option<PathBuf>,
@@ -63,7 +64,7 @@ pub fn key_exchange(is_classical: bool) -> KeyExchange {
     if is_classical { KeyExchange::Classical } else { KeyExchange::Hybrid }
 }
 
-/// What a server shows to its clients.
+/// Identity that a server shows to its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerIdentity {
     /// A key, made if it is not there; `None` = the server key of the user.
@@ -88,12 +89,12 @@ pub struct Limits {
     pub per_key: usize,
 }
 
-/// How to listen.
+/// Options for listening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Addresses to try, the first that can be had is taken.
     pub addresses: Vec<SocketAddr>,
-    /// What clients are shown.
+    /// Identity that clients are shown.
     pub identity: ServerIdentity,
     /// Way in which secrets are agreed on.
     pub key_exchange: KeyExchange,
@@ -103,7 +104,7 @@ pub struct ListenOptions {
     pub limits: Limits,
     /// Tasks that carry them, 1 to [`uts::WORKERS_MAX`].
     pub workers: usize,
-    /// What is asked of the transport for what the server sends.
+    /// Properties that are asked of the transport for what the server sends, by name and value.
     pub properties: Vec<(String, String)>,
     /// Connections that do nothing, and whose peers are not heard, are kept for so long if their
     /// clients ask for it.
@@ -117,7 +118,7 @@ pub struct ListenOptions {
 /// Figures of a connection, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telemetry {
-    /// What goes or comes now, in bits of content per second.
+    /// Rate of what goes or comes now, in bits of content per second.
     pub rate_bps: f64,
     /// Smoothed round trip, in milliseconds.
     pub rtt_ms: f64,
@@ -163,17 +164,17 @@ pub struct ExchangeStep {
     pub group: u8,
     /// The epoch that it is about.
     pub epoch: u32,
-    /// What was seen.
+    /// Observation that led to it.
     pub seen: String,
-    /// What changes.
+    /// Change that it makes.
     pub changes: String,
-    /// What is expected.
+    /// Effect that is expected of it.
     pub expects: String,
     /// From request to agreement, in milliseconds.
     pub took_ms: Option<f64>,
     /// The profile that is now in use.
     pub profile: String,
-    /// What it brought, or why it was refused.
+    /// Result that it brought, or reason why it was refused.
     pub line: String,
 }
 
@@ -237,7 +238,7 @@ impl Sentence {
     }
 }
 
-/// What a connection tells.
+/// Event of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkEvent {
     /// A step of an exchange.
@@ -255,7 +256,7 @@ pub enum LinkEvent {
 }
 
 impl LinkEvent {
-    /// What is noticed of the connection, if it is that: its kind, and a line about it.
+    /// Kind of the event and a line about it, if it is one to be noticed.
     pub fn notice(self) -> Option<(&'static str, String)> {
         let seconds = |time: Duration| show::seconds(time.as_secs_f64());
         match self {
@@ -280,7 +281,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// What no other try mends.
+    /// Failure that no other try mends.
     pub fn for_good(why: impl Into<String>) -> Broken {
         Broken { why: why.into(), is_worth_retrying: false }
     }
@@ -293,8 +294,8 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Its flows.
     fn flows(&self) -> Arc<Self::Flows>;
-    /// What it is made of, for flows of messages, or with properties of their own; `None` if its
-    /// flows have none.
+    /// Connection that it is made of, for flows of messages, or with properties of their own;
+    /// `None` if its flows have none.
     fn connection(&self) -> Option<uts::Connection>;
     /// Its figures now.
     fn telemetry(&self) -> Telemetry;
@@ -302,7 +303,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn undelivered_bytes(&self) -> Option<u64>;
     /// Bytes of content that have come in so far, and that have gone out.
     fn content_bytes(&self) -> [u64; 2];
-    /// What it tells from now on.
+    /// Events of the connection from now on.
     fn events(&self) -> UnboundedReceiver<LinkEvent>;
     /// Which service a client has asked for; empty = files.
     fn service(&self) -> String;
@@ -333,7 +334,7 @@ pub trait Listener: Send + 'static {
 
     /// Where it listens.
     fn local_addr(&self) -> SocketAddr;
-    /// What clients pin.
+    /// Fingerprint that clients pin.
     fn fingerprint(&self) -> String;
     /// The next client, or one that was not let in; `None` when it is closed.
     fn accept(&mut self) -> impl Future<Output = Option<Result<Self::Link, TurnedAway>>> + Send;

@@ -1,5 +1,5 @@
-//! What streams of other programs have in common, however they are asked for (`pipe/`, `tunnel/`):
-//! the answer to a request, and the copying between a socket and a flow.
+//! Common parts of streams of other programs, however they are asked for (`pipe/`, `tunnel/`): the
+//! answer to a request, and the copying between a socket and a flow.
 //!
 //! An answer is a byte (0 = it is there, 1 = it is not, 2 = it is not permitted), a byte of length,
 //! and a text: why not, or what the request asks to be told. Behind the text of a 1 may stand a
@@ -28,7 +28,7 @@ const CHUNK_BYTES_MIN: usize = 2 << 10;
 pub const AHEAD_BYTES: usize = 256 << 10;
 pub const AHEAD_BYTES_MIN: usize = 8 << 10;
 
-/// How long a client may take to say what it wants, and a service to answer.
+/// Time that a client may take to say what it wants, and a service to answer.
 pub const REQUEST_MAX: Duration = Duration::from_secs(20);
 
 /// Why a request is refused.
@@ -45,7 +45,7 @@ pub struct Refused {
 pub enum Kind {
     /// Any other, or one that the other end does not say.
     Other,
-    /// Who asks may not have it.
+    /// The end that asks may not have it.
     Forbidden,
     /// Nobody listens at the port.
     ConnectionRefused,
@@ -91,7 +91,7 @@ impl Refused {
         Refused { kind: Kind::Other, why: why.into() }
     }
 
-    /// Who asks may not have it.
+    /// A refusal to an end that may not have what it asks for.
     pub fn forbidden(why: impl Into<String>) -> Refused {
         Refused { kind: Kind::Forbidden, why: why.into() }
     }
@@ -167,7 +167,7 @@ enum Broken {
     Unwritten(io::Error),
 }
 
-/// How both directions are getting on.
+/// Progress of both directions.
 #[derive(Debug, Default)]
 struct Progress {
     /// Pieces that were written.
@@ -366,7 +366,8 @@ async fn drain(socket: &TcpStream) {
     }
 }
 
-/// Who takes nothing for so long of what was said before an abrupt end does not want it.
+/// Time after which an end that takes nothing of what was said before an abrupt end does not want
+/// it.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// A socket's queue is looked at again after this long at first, and at last. The system does not
@@ -395,7 +396,7 @@ impl Drop for Resetting {
     }
 }
 
-/// Who types goes first, what comes in bulk later: the priority of a flow, by what goes into it.
+/// Priority of a flow, by what goes into it: typing goes first, bulk comes later.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Bytes since the last pause.

@@ -164,7 +164,7 @@ impl Transport for Memory {
     }
 }
 
-/// What was written, shared with the test.
+/// Output that was written, shared with the test.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -358,7 +358,7 @@ async fn an_interrupted_copy_says_how_to_go_on_and_does() {
     run.end().await;
 }
 
-/// What a test peer says, in every place in which the program shows such.
+/// Says the words of a test peer in every place in which the program shows such.
 fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
     use crate::ui::record::{Peer, Record};
     use crate::ui::{Done, Sample, Served, Start};

@@ -125,7 +125,7 @@ impl Child {
         Ok(())
     }
 
-    /// How it ended, if it has.
+    /// Status with which it ended, if it has.
     pub(super) fn try_wait(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }

@@ -1,4 +1,4 @@
-//! What the demonstration shows while it runs: lines on standard output, a bar on standard error.
+//! Display of the demonstration while it runs: lines on standard output, a bar on standard error.
 
 use super::event::Told;
 use super::plan::Plan;

@@ -1,4 +1,4 @@
-//! What `uts --json` says, a JSON object per line.
+//! Events of `uts --json`, a JSON object per line.
 //!
 //! Only the kind of an event is required. Fields that are missing or of another type are taken as
 //! not said, and events of unknown kinds as of no interest, so that the program may grow.
@@ -13,7 +13,7 @@ pub(super) struct Event {
     pub kind: Kind,
 }
 
-/// What kind of event it is.
+/// Kind of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Start {
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// How far it is.
+/// Progress of an end.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Told {
     pub bytes: Option<u64>,

@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-/// What one end has told.
+/// Events that one end has told.
 #[derive(Debug, Default)]
 struct Heard {
     clock: Clock,
@@ -92,17 +92,17 @@ impl<'a> Follower<'a> {
         self.last_moved.elapsed()
     }
 
-    /// How much of the file has been carried.
+    /// Bytes of the file that have been carried.
     pub(super) fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// What an end gave as its error.
+    /// Error that an end gave.
     pub(super) fn error(&self, end: End) -> Option<&str> {
         self.heard(end).error.as_deref()
     }
 
-    /// Whether the client has said that the file has arrived.
+    /// True if the client has said that the file has arrived.
     pub(super) fn finished(&self) -> bool {
         self.finished_at().is_some()
     }
@@ -236,8 +236,8 @@ impl<'a> Follower<'a> {
         (relay_s - self.joined_s.unwrap_or(relay_s)).max(0.0)
     }
 
-    /// What was heard, with times since the client's first datagram. `None` if the client has not
-    /// said that the file has arrived.
+    /// Events that were heard, with times since the client's first datagram. `None` if the client
+    /// has not said that the file has arrived.
     pub(super) fn conclude(self) -> Option<Followed> {
         let origin_s = self.joined_s.unwrap_or_default();
         let finished_s = self.client.clock.place(self.finished_at()?) - origin_s;
@@ -268,12 +268,12 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// What was heard in a run, on one time axis.
+/// Events of a run, on one time axis.
 #[derive(Debug)]
 pub(super) struct Followed {
     /// The origin, in seconds since the relay's start.
     pub origin_s: f64,
-    /// What to add to times that the client gives.
+    /// Seconds to add to times that the client gives.
     pub client_offset_s: f64,
     pub finished_s: f64,
     pub exchanges: Vec<Exchange>,

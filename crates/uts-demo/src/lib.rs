@@ -36,7 +36,7 @@ use transfer::Transfer;
 use uts_record::demo::{FORMAT, Machine, Record, Run, Setting};
 use uts_report::summary;
 
-/// What to demonstrate.
+/// Settings of a demonstration.
 #[derive(Debug)]
 pub struct DemoConfig {
     /// The file to carry; `None` makes one from the seed.
@@ -55,7 +55,7 @@ pub struct DemoConfig {
     pub quick: bool,
     /// Give up when nothing moves for this long.
     pub patience: Duration,
-    /// How this was asked for, for the report.
+    /// Command by which this was asked for, for the report.
     pub command: String,
 }
 
@@ -160,7 +160,7 @@ fn carry_beside(other: &dyn Beside, job: &Job<'_>, plan: &Plan, display: &Displa
     Ok(run)
 }
 
-/// What must hold of a demonstration.
+/// Checks what must hold of a demonstration.
 fn judge(record: &Record) -> Result<()> {
     let wanted = &record.setting.file.sha256;
     for Run { name, summary, .. } in record.runs.iter().filter(|run| !run.is_of_another()) {
@@ -197,7 +197,7 @@ fn check_stop(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// What the program says of itself; at the same time a test of whether it can be run at all.
+/// Version line of the program; at the same time a test if it can be run at all.
 fn version_of(uts: &Path) -> Result<String> {
     let output = Command::new(uts)
         .arg("--version")
@@ -210,7 +210,7 @@ fn version_of(uts: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// What this runs on, as far as the system tells.
+/// Machine that this runs on, as far as the system tells.
 fn machine() -> Machine {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let field = |text: &str, name: &str| {

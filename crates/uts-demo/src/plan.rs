@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// What the forward link offers over time, as changes are reported.
+/// Offer of the forward link over time, as changes are reported.
 #[derive(Debug)]
 pub(super) struct LinkHistory {
     link: LinkConfig,
@@ -133,7 +133,7 @@ mod tests {
         assert!(Plan::new(1, true).is_ok() && Plan::new(u64::MAX, false).is_ok());
     }
 
-    /// What the real demonstration shows if the machine keeps up: CUBIC is replaced when losses
+    /// The real demonstration shows this if the machine keeps up: CUBIC is replaced when losses
     /// begin, and comes back when they end.
     #[test]
     fn both_changes_of_a_quick_copy_are_answered() {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use uts_record::demo::{Points, Queue, Trace};
 
-/// How much is kept of the time before the origin, so that series begin at it.
+/// Seconds that are kept of the time before the origin, so that series begin at it.
 const LEAD_S: f64 = 0.02;
 
 /// Reads the relay's samples of the forward link (see [`uts_relay`]), from just before `origin_s`,

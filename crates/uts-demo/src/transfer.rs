@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use uts_record::demo::{FileFacts, Run, Summary, Trace};
 use uts_relay::{Relay, RelayConfig, RelayHandle, RelayStats};
 
-/// How soon a signal, or the end of a child, is noticed.
+/// Time within which a signal, or the end of a child, is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 /// A server that has not said where it listens by then will not.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long an end may take to leave when asked to, or after it has said its last.
+/// Time that an end may take to leave when asked to, or after it has said its last.
 const LEAVE_LIMIT: Duration = Duration::from_secs(3);
 /// Of a line that makes no sense, this much is shown.
 const SHOWN_CHARS: usize = 200;

@@ -54,12 +54,13 @@ pub enum Role {
     Client,
 }
 
-/// What a transport may want to know of the run when it is made.
+/// Facts of a run that a transport may want to know when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Which end this is.
     pub role: Role,
-    /// What it will carry; transports that are told what an application needs derive it from this.
+    /// Workload that it will carry; transports that are told what an application needs derive it
+    /// from this.
     pub workload: &'a Workload,
     /// At a client: what its server said that it is known by ([`Transport::identity`]).
     pub peer: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! What an end prints and writes: lines of JSON.
+//! Lines of JSON that an end prints and writes.
 
 use crate::Role;
 use anyhow::{Context as _, Result, bail};
@@ -13,7 +13,7 @@ use uts_traffic::measure::{Measure, Sample};
 pub struct Ready {
     /// Where.
     pub address: SocketAddr,
-    /// What clients know it by; to be given to them as it is.
+    /// Identity by which clients know it; to be given to them as it is.
     pub identity: Option<String>,
 }
 
@@ -29,12 +29,12 @@ pub enum Line {
     End(End),
 }
 
-/// How an end ended.
+/// Last line of an end: how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// `server` or `client`.
     pub role: String,
-    /// What became of it.
+    /// Outcome of the run.
     pub status: Status,
     /// Why, if it is not [`Status::Ok`].
     pub why: Option<String>,
@@ -50,7 +50,7 @@ pub struct End {
     pub repeated_packets: Option<u64>,
 }
 
-/// What became of an end.
+/// Outcome of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {

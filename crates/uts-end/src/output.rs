@@ -68,10 +68,10 @@ impl Lost {
     }
 }
 
-/// What is known of an output.
+/// State of an output.
 #[derive(Debug)]
 struct State {
-    /// What was lost first.
+    /// Loss that came first.
     lost: Option<Lost>,
     /// A line was written in part: the next begins on a line of its own.
     is_torn: bool,
@@ -86,7 +86,7 @@ pub fn name(name: &'static str) {
     let _ = NAME.set(name);
 }
 
-/// How errors of this process begin.
+/// Name with which errors of this process begin.
 pub fn program() -> &'static str {
     NAME.get().copied().unwrap_or("uts")
 }
@@ -131,7 +131,7 @@ impl Output {
         self.descriptor().try_clone_to_owned()
     }
 
-    /// Whether people see it at once.
+    /// True if people see it at once.
     pub fn is_terminal(self) -> bool {
         isatty(self.descriptor())
     }
@@ -143,7 +143,7 @@ impl Output {
         (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
     }
 
-    /// Whether the user wants colours there: a terminal that has them, unless the environment says
+    /// True if the user wants colours there: a terminal that has them, unless the environment says
     /// otherwise (`NO_COLOR`, `CLICOLOR`).
     fn has_colour(self) -> bool {
         let choice = match self {
@@ -221,7 +221,7 @@ pub fn input_handle() -> io::Result<OwnedFd> {
     stdin().try_clone_to_owned()
 }
 
-/// Whether somebody is there to answer a question: standard input and standard error are a
+/// True if somebody is there to answer a question: standard input and standard error are a
 /// terminal.
 pub fn can_ask() -> bool {
     isatty(stdin()) && Output::Err.is_terminal()
@@ -328,8 +328,8 @@ pub fn parse_line<P: Parser>(
     })
 }
 
-/// What clap says of a command line, without its usage: what is wrong, and where to read on. Advice
-/// about the command takes the place of a guess.
+/// Error of clap about a command line, without its usage: what is wrong, and where to read on.
+/// Advice about the command takes the place of a guess.
 fn one_line(text: &str, advice: impl FnOnce(&str) -> Option<&'static str>) -> String {
     let mut said = String::new();
     let mut command = None;

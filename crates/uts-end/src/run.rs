@@ -1,4 +1,4 @@
-//! What an end does, from its arguments to its last line.
+//! Run of an end, from its arguments to its last line.
 
 use crate::clock::{self, MonotonicClock};
 use crate::line::{End, Line, Ready, Status};
@@ -27,7 +27,7 @@ use uts_traffic::transport::{Session, Transport};
 use uts_traffic::workload::{Workload, can_carry};
 use uts_units::text::parse_duration;
 
-/// How long a session may take to close once the workload is done.
+/// Time that a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// An environment variable: the process whose end is to be this one's, too, however that ends.
@@ -52,7 +52,7 @@ pub struct Arguments {
     /// Where a client connects to
     #[arg(long, value_name = "ADDRESS:PORT", required_if_eq("role", "client"))]
     pub to: Option<SocketAddr>,
-    /// What the server is known by, as it has printed
+    /// Identity of the server, as it has printed it
     #[arg(long, value_name = "IDENTITY")]
     pub peer: Option<String>,
     /// Where contents and random times come from; the same at both ends

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub struct TransportSpec {
     /// Which adapter.
     pub kind: String,
-    /// What it is set to.
+    /// Settings by their names.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }

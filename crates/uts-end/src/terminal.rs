@@ -6,7 +6,7 @@ use indicatif::{ProgressDrawTarget, TermLike};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// How often progress is drawn at most, in a second.
+/// Number of times that progress is drawn in a second at most.
 const DRAWN_HZ: u8 = 20;
 /// Columns and lines of a terminal that does not say how many it has.
 const SIZE: (u16, u16) = (80, 24);
@@ -16,7 +16,7 @@ pub fn drawn() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::<Terminal>::default(), DRAWN_HZ)
 }
 
-/// What is drawn at once is written at once.
+/// Terminal that gets in one write what is drawn at once.
 #[derive(Debug, Default)]
 struct Terminal(Mutex<String>);
 

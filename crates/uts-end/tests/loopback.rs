@@ -108,7 +108,7 @@ fn run_both(spec: &TransportSpec, workload: &Workload) -> Both {
     })
 }
 
-/// Whether this user may have this congestion control.
+/// True if this user may have this congestion control.
 fn is_allowed(congestion: &str) -> bool {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.set_tcp_congestion(congestion.as_bytes()).is_ok()

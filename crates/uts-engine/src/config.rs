@@ -1,4 +1,4 @@
-//! How an endpoint and its connections are set up. Every bound has its reason beside it.
+//! Settings of an endpoint and its connections. Every bound has its reason beside it.
 
 use crate::endpoint::Worker;
 use crate::requirements::Requirements;
@@ -60,9 +60,9 @@ pub struct EndpointConfig {
     pub cid_bytes: usize,
     /// TLS settings for connections that are accepted; `None` = none are.
     pub server: Option<Arc<rustls::ServerConfig>>,
-    /// TLS settings for a client at this address, in the place of `server`, for those who want to
-    /// know where clients are whose keys they judge; `None` = the same for all. It is asked when a
-    /// handshake begins, and must not block.
+    /// TLS settings for a client at this address, in the place of `server`, for applications that
+    /// want to know where clients are whose keys they judge; `None` = the same for all. It is asked
+    /// when a handshake begins, and must not block.
     pub server_for: Option<Arc<ServerFor>>,
     /// Settings of accepted connections.
     pub accept: ConnectionConfig,
@@ -103,8 +103,8 @@ pub struct EndpointConfig {
     /// same key can reset its connections. A server that keeps the key over restarts can end its
     /// old connections.
     pub secret: [u8; 32],
-    /// Place among the endpoints that share a port ([`Worker::crew`]). The limits of connections are for
-    /// all of them together, those of memory for each. `None` = it is the only one.
+    /// Place among the endpoints that share a port ([`Worker::crew`]). The limits of connections
+    /// are for all of them together, those of memory for each. `None` = it is the only one.
     pub worker: Option<Worker>,
 }
 
@@ -149,11 +149,11 @@ impl Default for EndpointConfig {
 /// Settings of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionConfig {
-    /// What the application asks of the data that it sends. At a client, also of the data that it
-    /// is sent at first.
+    /// Requirements of the application for the data that it sends. At a client, also for the data
+    /// that it is sent at first.
     pub requirements: Requirements,
-    /// The service that a client asks for in the handshake, in at most
-    /// [`SERVICE_BYTES_MAX`] bytes; empty = the one that the server has.
+    /// Service that a client asks for in the handshake, in at most [`SERVICE_BYTES_MAX`] bytes;
+    /// empty = the service that the server has.
     pub service: String,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
@@ -210,8 +210,8 @@ pub struct ConnectionConfig {
     /// The longest batch of packets of one size that is handed out at once (segmentation offload).
     /// A UDP datagram can hold 44 of 1472 bytes.
     pub batch_packets_max: usize,
-    /// Whether messages and pieces of flows that wait may share a packet. If each has its own
-    /// packet, a lost packet is one lost message, at the price of a header and a seal for each.
+    /// Messages and pieces of flows that wait may share a packet. If each has its own packet, a
+    /// lost packet is one lost message, at the price of a header and a seal for each.
     pub coalesce: bool,
     /// Mechanisms that the library has but this endpoint does not use: they are neither offered,
     /// nor chosen, nor agreed to in an exchange. A client's first profile may still contain those
@@ -220,7 +220,7 @@ pub struct ConnectionConfig {
 }
 
 impl ConnectionConfig {
-    /// What the peer is told that this end has.
+    /// Library of this end, as the peer is told of it.
     pub fn library(&self) -> Library {
         self.library_for(&self.requirements)
     }
@@ -288,7 +288,7 @@ impl Default for ConnectionConfig {
 mod tests {
     use super::*;
 
-    /// What is printed of an endpoint's settings may go to a log.
+    /// The settings of an endpoint may go to a log as they are printed.
     #[test]
     fn the_secret_is_not_printed() {
         let config = EndpointConfig { secret: [0xab; 32], ..EndpointConfig::default() };

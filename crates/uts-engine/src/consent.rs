@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use uts_functions::mechanism::Consent;
 use uts_functions::{Choice, Function, PathFacts, Profile, library};
 
-/// What one end agrees to, in one direction.
+/// Answers of one end to requests of its peer, in one direction.
 pub(crate) struct Answering<'a> {
     requirements: &'a Requirements,
     direction: Direction,
@@ -27,7 +27,7 @@ impl<'a> Answering<'a> {
         Answering { requirements, direction, own: OnceCell::new() }
     }
 
-    /// What this end would choose itself for a function, knowing nothing of path and peer.
+    /// Choice that this end would make itself for a function, knowing nothing of path and peer.
     pub fn own(&self, function: Function) -> Choice {
         let own = self.own.get_or_init(|| {
             let local = Library::offered(self.requirements);
@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(Answering::new(&receiver, Direction::In).objects_to(&asked, 0), None, "nothing grows");
     }
 
-    /// What is asked, whether a sender and a receiver with the defaults agree, and how the sender
-    /// names it.
+    /// Choice that is asked for; whether a sender, and a receiver, with the defaults agree to it;
+    /// settings by which the sender names it.
     type Row = ((&'static str, &'static str), bool, bool, &'static [(&'static str, &'static str)]);
 
     #[test]

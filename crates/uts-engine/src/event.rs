@@ -1,4 +1,4 @@
-//! What an endpoint tells its application.
+//! Events that an endpoint tells its application.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub enum Direction {
     In,
 }
 
-/// What happened on a connection.
+/// Event on a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The handshake is done: the peer is authenticated, flows may be opened.
@@ -59,8 +59,9 @@ pub enum Event {
         /// It is the peer that has moved; else this end.
         is_peer: bool,
     },
-    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
-    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    /// This property asks for something that the profile in use cannot give: `maxRecvRate`, where
+    /// the peer sends without flow control (flow/none), so that nothing can hold it back. Told
+    /// once.
     NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
@@ -72,37 +73,37 @@ pub enum Event {
 pub enum ExchangeEvent {
     /// This end asked for another profile.
     Requested {
-        /// Whose data it governs.
+        /// Direction of the data that it governs.
         direction: Direction,
-        /// Which group of flows; 0 is that of flows without requirements of their own.
+        /// Group of flows; 0 is the group of flows without requirements of their own.
         group: u8,
         /// The epoch that it would become.
         epoch: u32,
-        /// What was seen, in one line; empty if the application asked.
+        /// Facts that were seen, in one line; empty if the application asked.
         seen: String,
-        /// What changes, in one line.
+        /// Changes of the profile, in one line.
         changes: String,
-        /// What is expected of it, in one line.
+        /// Effect that is expected of it, in one line.
         expects: String,
     },
     /// The peer asked for another profile, and this end accepted it.
     Granted {
-        /// Whose data it governs.
+        /// Direction of the data that it governs.
         direction: Direction,
-        /// Which group of flows; 0 is that of flows without requirements of their own.
+        /// Group of flows; 0 is the group of flows without requirements of their own.
         group: u8,
         /// The epoch.
         epoch: u32,
-        /// What changes, in one line.
+        /// Changes of the profile, in one line.
         changes: String,
         /// The new profile.
         profile: Profile,
     },
     /// An exchange that this end had asked for is in force.
     Completed {
-        /// Whose data it governs.
+        /// Direction of the data that it governs.
         direction: Direction,
-        /// Which group of flows; 0 is that of flows without requirements of their own.
+        /// Group of flows; 0 is the group of flows without requirements of their own.
         group: u8,
         /// The epoch.
         epoch: u32,
@@ -113,9 +114,9 @@ pub enum ExchangeEvent {
     },
     /// The peer refused; the old profile goes on.
     Refused {
-        /// Whose data it would have governed.
+        /// Direction of the data that it would have governed.
         direction: Direction,
-        /// Which group of flows it was for.
+        /// Group of flows that it was for.
         group: u8,
         /// The epoch that did not come to be.
         epoch: u32,
@@ -126,14 +127,14 @@ pub enum ExchangeEvent {
     },
     /// The peer did not answer; the old profile goes on.
     Failed {
-        /// Whose data it would have governed.
+        /// Direction of the data that it would have governed.
         direction: Direction,
-        /// Which group of flows it was for.
+        /// Group of flows that it was for.
         group: u8,
         /// The epoch that did not come to be.
         epoch: u32,
     },
-    /// What an exchange has brought, against what was expected, in one line.
+    /// Effect of an exchange, against what was expected, in one line.
     Brought {
         /// The epoch.
         epoch: u32,
@@ -168,20 +169,20 @@ pub enum CloseReason {
     /// The handshake did not finish in time.
     #[error("{} within {} ({tried})", if tried.heard == 0 { "no answer to the handshake" } else { "no end of the handshake" }, seconds(.after))]
     HandshakeTimeout {
-        /// How long this end waited.
+        /// Time that this end waited.
         after: Duration,
-        /// What it did meanwhile.
+        /// Record of what it did meanwhile.
         tried: Tried,
     },
     /// The handshake did not finish in time, and what arrived instead can be from anybody who sees
     /// the path.
     #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
-        /// How long this end waited.
+        /// Time that this end waited.
         after: Duration,
-        /// What it did meanwhile.
+        /// Record of what it did meanwhile.
         tried: Tried,
-        /// What it was told first.
+        /// Reason that it was told first.
         said: Box<CloseReason>,
     },
     /// TLS failed: identity not accepted, no common cipher …
@@ -190,9 +191,9 @@ pub enum CloseReason {
     /// The peer speaks other versions.
     #[error("the peer speaks version {theirs}, this end speaks version {ours}")]
     Version {
-        /// What this end speaks.
+        /// Version that this end speaks.
         ours: String,
-        /// What the peer offers.
+        /// Versions that the peer offers.
         theirs: String,
     },
     /// The peer broke the protocol.
@@ -208,9 +209,9 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Whether the same may succeed if it is tried again: what ended the connection was the path,
-    /// or a peer that is away or busy. False where an end has decided (it closed, refused, does not
-    /// trust the other) or cannot do otherwise (its version, a broken protocol).
+    /// True if the same may succeed if it is tried again: the connection ended for the path's sake,
+    /// or because the peer is away or busy. False where an end has decided (it closed, refused,
+    /// does not trust the other) or cannot do otherwise (its version, a broken protocol).
     pub fn is_worth_retrying(&self) -> bool {
         match self {
             CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout { .. } | CloseReason::Reset => true,
@@ -227,7 +228,7 @@ impl CloseReason {
     }
 }
 
-/// What a handshake has come to that was given up.
+/// Record of a handshake that was given up: what was sent, and what was heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// Datagrams that this end sent.
@@ -256,7 +257,7 @@ fn said(reason: &str, code: u64) -> String {
     format!("{words}{}", code_shown(code))
 }
 
-/// An application's code behind other words; nothing for 0, which is that of an end in order.
+/// An application's code behind other words; nothing for 0, the code of an end in order.
 pub fn code_shown(code: u64) -> String {
     if code == 0 { String::new() } else { format!(" (code {code})") }
 }

@@ -10,7 +10,7 @@ use uts_wire::ConnectionId;
 /// line is tens of seconds after the retry was made.
 const RETRY_LIFETIME: Duration = Duration::from_secs(60);
 
-/// What a valid token says: the client answered a retry.
+/// Content of a valid token: the client answered a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
     /// The id to which its first packet went.

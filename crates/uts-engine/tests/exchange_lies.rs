@@ -28,7 +28,7 @@ const MESSAGES_MAX: usize = 4;
 /// retirement.
 const FIRINGS_MAX: usize = 2 * TRIES_MAX as usize + 2;
 
-/// What must have happened somewhere in an exploration for it to mean anything.
+/// Events that must have happened somewhere in an exploration for it to mean anything.
 const SEEN_PEER_REQUEST: u32 = 1;
 const SEEN_OWN_ACCEPTED: u32 = 2;
 const SEEN_OWN_REFUSED: u32 = 4;
@@ -52,7 +52,7 @@ struct Lies {
 struct World {
     end: Machine<u8, u8>,
     wishes: u8,
-    /// What its owner keeps by its events: epoch to group and profile.
+    /// Epochs that its owner keeps open by its events, with group and profile.
     open: BTreeMap<u32, (u8, u8)>,
     using: BTreeMap<u8, u32>,
     broken: Option<&'static str>,
@@ -73,7 +73,7 @@ fn epochs() -> impl Iterator<Item = u32> {
     (0..=NEAR).chain(FAR)
 }
 
-/// What a request may say of the epochs in use: nothing, the truth of the beginning, or anything.
+/// Epochs in use as a request may state them: none, the truth of the beginning, or any.
 fn usings() -> Vec<Using> {
     let mut list = vec![[None; GROUPS_MAX]];
     for first in [0, 1, 2, NEAR] {
@@ -141,7 +141,7 @@ impl World {
         first.zip(last).is_none_or(|((first, _), (last, _))| last - first < EPOCH_SPAN)
     }
 
-    /// What the machine takes for in use is what its owner uses, or has open.
+    /// True if the epochs that the machine takes for in use are in use at its owner, or open there.
     fn is_consistent(&self, side: Side) -> bool {
         (0..GROUPS_MAX as u8).all(|group| match (side, self.end.current(group)) {
             (Side::DataSender, current) => current == self.using.get(&group).copied(),

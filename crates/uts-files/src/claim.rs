@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A copy that has received nothing for this long may be one whose client was killed.
 const SILENT_MAX: Duration = Duration::from_secs(1);
-/// How long a claim waits for another; then its client is told, and may try again.
+/// Time that a claim waits for another; then its client is told, and may try again.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// A client of a server, as far as the server knows it.
@@ -25,7 +25,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Whether both are the same, as far as is known.
+    /// True if both are the same client, as far as is known.
     fn is(&self, other: &Client) -> bool {
         match (&self.key, &other.key) {
             (Some(one), Some(other)) => one == other,
@@ -35,7 +35,7 @@ impl Client {
     }
 }
 
-/// What others wait for, and who holds it.
+/// Holder of a claim, and the signal that others wait for.
 #[derive(Clone, Debug)]
 struct Holder {
     told: Arc<watch::Sender<bool>>,

@@ -1,4 +1,4 @@
-//! What both directions of a copy share: options and the report.
+//! Options and report of a copy, shared by both directions.
 
 use super::Flows;
 use super::batch::Conversation;
@@ -15,10 +15,10 @@ use uts_ledger::{Budget, Ledger};
 /// Bytes of a listing that a client holds at most, unless told otherwise: as much as the budget of
 /// a process, or a million files with names of 60 bytes.
 pub const LISTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// How long a file that somebody else is copying is waited for, unless told otherwise.
+/// Time that a file is waited for while somebody else is copying it, unless told otherwise.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How to copy.
+/// Options of a copy.
 #[derive(Clone)]
 pub struct CopyOptions {
     /// Directories with everything in them.
@@ -26,14 +26,14 @@ pub struct CopyOptions {
     /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are
     /// left out with a warning.
     pub links: bool,
-    /// What is neither copied nor to be missed, as devices and links without `links`, is left out
-    /// without a warning.
+    /// Things that are neither copied nor to be missed, as devices and links without `links`, are
+    /// left out without a warning.
     pub skip_special: bool,
-    /// What is left out of directories.
+    /// Patterns of entries that are left out of directories.
     pub exclude: Exclude,
     /// Nothing is changed: what would be copied is told.
     pub dry_run: bool,
-    /// How long a file is waited for that another copy is receiving; then it has failed.
+    /// Time that a file is waited for while another copy is receiving it; then it has failed.
     pub busy_patience: Duration,
     /// The report of the same copy as far as it came over an earlier connection. What that has put
     /// in place is not asked about again, unless its source has another size or time now.
@@ -43,12 +43,11 @@ pub struct CopyOptions {
     pub preserve_mode: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
-    /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
-    /// off.
+    /// Bytes that may be held of a server's listing; a server that lists more breaks the copy off.
     pub listing_bytes_max: u64,
     /// Ledger that is charged for what is held of a copy while it runs.
     pub ledger: Ledger,
-    /// What hears how the copy goes.
+    /// Listener to the progress of the copy.
     pub progress: Arc<dyn Progress>,
 }
 
@@ -86,7 +85,7 @@ pub struct InPlace {
     pub was_there: bool,
 }
 
-/// What became of a destination that was named.
+/// Fate of a destination that was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// It was copied into: a directory that was there.
@@ -95,7 +94,7 @@ pub enum Placement {
     As,
 }
 
-/// What a copy did.
+/// Results of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Files copied in full or completed.
@@ -116,25 +115,25 @@ pub struct Report {
     pub files_wanted: u64,
     /// Their content, in bytes.
     pub bytes_wanted: u64,
-    /// How many things were not copied.
+    /// Number of things that were not copied.
     pub failed: u64,
-    /// What was not copied, and why: the first [`TOLD_MAX`](super::TOLD_MAX).
+    /// Things that were not copied, and the reasons: the first [`TOLD_MAX`](super::TOLD_MAX).
     pub failures: Vec<(Vec<u8>, FileError)>,
-    /// How many things were left out.
+    /// Number of things that were left out.
     pub warned: u64,
-    /// What was left out: the first [`TOLD_MAX`](super::TOLD_MAX).
+    /// Things that were left out: the first [`TOLD_MAX`](super::TOLD_MAX).
     pub warnings: Vec<Fault>,
     /// Why the copy ended before everything was tried.
     pub broken: Option<FileError>,
     /// Files that were on their way when the copy was broken off.
     pub interrupted: Vec<Vec<u8>>,
-    /// What became of the destination, once that is known. A copy that goes on does the same,
-    /// whatever is there by then.
+    /// Fate of the destination, once that is known. A copy that goes on does the same, whatever is
+    /// there by then.
     pub placement: Option<Placement>,
 }
 
 impl Report {
-    /// Whether everything is in place.
+    /// True if everything is in place.
     pub fn is_complete(&self) -> bool {
         self.failed == 0 && self.broken.is_none()
     }
@@ -179,7 +178,8 @@ pub(super) fn once_each<'a>(
     Ok(())
 }
 
-/// What is at a path of the server, and whether it is the unfinished copy of a directory.
+/// Entry at a path of the server, and the name of its source if it is the unfinished copy of a
+/// directory.
 pub(super) async fn stat<F: Flows>(
     flow: &mut Conversation<F>,
     path: &RelPath,

@@ -1,4 +1,4 @@
-//! What can go wrong with one file, in a form that travels, and what can go wrong with a copy.
+//! Faults of one file, in a form that travels, and errors of a copy.
 
 use super::path::{PATH_BYTES_MAX, show};
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,8 @@ pub enum FaultKind {
 /// sixty times as much, and a copy may keep a thousand.
 pub const WHY_BYTES_MAX: usize = 1024;
 
-/// What went wrong with one file. A fault from a peer is cut to [`WHY_BYTES_MAX`] and
-/// [`PATH_BYTES_MAX`] when it is read.
+/// Fault of one file. A fault from a peer is cut to [`WHY_BYTES_MAX`] and [`PATH_BYTES_MAX`] when
+/// it is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SentFault")]
 pub struct Fault {
@@ -141,7 +141,7 @@ pub enum FileError {
     /// The flow or the connection failed.
     #[error("the connection failed: {0}")]
     Connection(String),
-    /// What the peer sent is not of this protocol.
+    /// The peer's bytes are not of this protocol.
     #[error("the peer broke the files protocol: {0}")]
     Protocol(String),
 }
@@ -165,7 +165,7 @@ impl FileError {
         }
     }
 
-    /// Whether nothing more can be done on the flow that it happened on.
+    /// True if nothing more can be done on the flow on which it happened.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             FileError::Local(_) => false,

@@ -1,4 +1,4 @@
-//! What is left out of the directories that are copied.
+//! Entries that are left out of the directories that are copied.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::ffi::OsStr;
@@ -60,7 +60,7 @@ impl Exclude {
         })))
     }
 
-    /// Whether an entry of a directory is left out, itself or with a directory that it is in.
+    /// True if an entry of a directory is left out, itself or with a directory that it is in.
     /// `path` is the path from the directory that is copied.
     pub(super) fn has(&self, path: &[u8], is_directory: bool) -> bool {
         let above = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);

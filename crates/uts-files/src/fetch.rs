@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) source: RelPath,
     pub(super) tree: Tree,
     pub(super) target: RelPath,
-    /// What the user will call it.
+    /// Name of the file for the user.
     pub(super) name: Vec<u8>,
     pub(super) entry: Entry,
 }
@@ -156,9 +156,9 @@ impl Fetcher {
     }
 }
 
-/// What came of a file.
+/// Result of fetching a file.
 enum Fetched {
-    /// How it ended, and whether the flow can be used further.
+    /// Outcome for the file, and true if the flow can be used further.
     Ended(Result<FileOutcome, FileError>, bool),
     /// It has arrived whole and is to be stored.
     Small(Box<Small>),
@@ -234,7 +234,7 @@ impl Hearing<'_> {
 }
 
 impl Item {
-    /// How receiving it ended, and what that says of the flow.
+    /// Result of receiving it, and what that says of the flow.
     fn received(&self, received: Received) -> Fetched {
         match received {
             Received::Stored(hash) => Fetched::Ended(Ok(FileOutcome::Copied(hash)), true),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The local directory that is copied into.
 struct Place {
     tree: Tree,
-    /// How the user calls it, ending with `/` unless empty.
+    /// Its name for the user, ending with `/` unless empty.
     prefix: Vec<u8>,
     /// The name in it to copy to; the directory itself if it is to be copied into.
     target: RelPath,
@@ -31,7 +31,7 @@ struct Place {
     is_new_directory: bool,
 }
 
-/// What is to be done when all files are here, and what has been listed so far.
+/// Work that is left until all files are here, and a record of what has been listed so far.
 #[derive(Default)]
 struct Plan {
     #[expect(clippy::vec_box, reason = "a list of a million that grows holds all of it twice")]
@@ -41,14 +41,14 @@ struct Plan {
     top: Option<(RelPath, Vec<u8>)>,
     /// Where several directories may have files of the same name: from where each comes.
     seen: Option<BTreeMap<RelPath, RelPath>>,
-    /// What is held of the listing, in bytes.
+    /// Bytes that are held of the listing.
     held_bytes: u64,
     files: u64,
     bytes: u64,
 }
 
-/// What an entry of a listing takes here, besides its text: as a file its name and hash in the
-/// report, as a directory or link what is to be set of it at the end.
+/// Bytes that an entry of a listing takes here, besides its text: as a file its name and hash in
+/// the report, as a directory or link the attributes that are to be set at the end.
 const ENTRY_BYTES: u64 = 200;
 
 /// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local

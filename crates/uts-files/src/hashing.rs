@@ -17,8 +17,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use uts_ledger::Payer;
 
-/// What is hashed in one go: within a second even from a slow disk, and long enough to be worth a
-/// change of threads.
+/// Bytes that are hashed in one go: within a second even from a slow disk, and long enough to be
+/// worth a change of threads.
 pub(super) const SLICE_BYTES: u64 = 8 * 1024 * 1024;
 /// Hashes the first `bytes` of a file; returns how many there were.
 /// It is done on behalf of `payer`.

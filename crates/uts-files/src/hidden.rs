@@ -8,7 +8,7 @@ use super::message::{Kind, Request};
 use super::path::{RelPath, is_reserved};
 use cap_std::fs::Dir;
 
-/// Whether a path, or the target of a link, leads by way of a hidden name. `.` and `..` are none.
+/// True if a path, or the target of a link, leads by way of a hidden name. `.` and `..` are none.
 pub(super) fn is_hidden(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|name| name.starts_with(b".") && name != b"." && name != b"..")
 }

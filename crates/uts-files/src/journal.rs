@@ -1,4 +1,4 @@
-//! What a copy tells while it runs and what it leaves behind.
+//! Progress of a copy while it runs, and the report that it leaves behind.
 
 use super::client::{CopyOptions, InPlace, Report};
 use super::error::{Fault, FileError};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uts_ledger::Payer;
 
-/// How one file ended.
+/// Outcome for one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOutcome {
     /// Copied, the hashes of both ends agree.
@@ -23,9 +23,9 @@ pub enum FileOutcome {
     Failed(FileError),
 }
 
-/// What hears how a copy goes. Calls come from the tasks of the copy and must not block.
+/// Listener to the progress of a copy. Calls come from the tasks of the copy and must not block.
 pub trait Progress: Send + Sync + 'static {
-    /// What is to be done: known when the sources have been listed.
+    /// Number of files and of bytes that are to be copied: known when the sources have been listed.
     fn planned(&self, files: u64, bytes: u64) {
         let _ = (files, bytes);
     }
@@ -80,16 +80,16 @@ pub(super) struct Journal {
     /// For whom things are held here: the server.
     pub(super) payer: Payer,
     report: Arc<Mutex<Report>>,
-    /// What earlier parts of the copy have put in place, by name.
+    /// Files that earlier parts of the copy have put in place, by name.
     earlier: Arc<BTreeMap<Vec<u8>, InPlace>>,
-    /// What they have sent, without hearing that it arrived.
+    /// Files that they have sent, without hearing that these arrived.
     interrupted: Arc<BTreeSet<Vec<u8>>>,
     under_way: Arc<Mutex<BTreeSet<Vec<u8>>>>,
     progress: Arc<dyn Progress>,
 }
 
 impl Journal {
-    /// That of a copy, which begins where an earlier one of it was broken off.
+    /// Journal of a copy, which begins where an earlier part of it was broken off.
     pub(super) fn new(options: &CopyOptions) -> Self {
         let mut report = Report::default();
         let (mut earlier, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
@@ -108,7 +108,7 @@ impl Journal {
         }
     }
 
-    /// Whether an earlier part of this copy has put the file in place; then it is counted.
+    /// True if an earlier part of this copy has put the file in place; then it is counted.
     pub(super) fn has_been_copied(&self, name: &[u8], size: u64, mtime: Mtime) -> bool {
         let Some(file) = self.earlier.get(name).filter(|file| (file.size, file.mtime) == (size, mtime))
         else {
@@ -210,7 +210,7 @@ impl Journal {
         !report.is_complete()
     }
 
-    /// Whether nothing has been done or has failed so far.
+    /// True if nothing has been done or has failed so far.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.lock();
         let Report { bytes_carried, placement, .. } = *report;
@@ -243,7 +243,7 @@ impl Journal {
 }
 
 impl Report {
-    /// Whether a file is in place, once all are sorted by name.
+    /// True if a file is in place, once all are sorted by name.
     fn has(&self, name: &[u8]) -> bool {
         self.in_place.binary_search_by(|file| file.name.as_slice().cmp(name)).is_ok()
     }

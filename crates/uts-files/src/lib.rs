@@ -78,7 +78,7 @@ pub use unfinished::{Of, Unfinished, unfinished};
 /// room.
 const FLOW_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What bytes are written to.
+/// Stream that bytes are written to.
 pub trait WriteShared: AsyncWrite + Unpin + Send {
     /// Writes all of `data`. Who can hold on to shared memory need not copy it, as this does.
     ///

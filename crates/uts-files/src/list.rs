@@ -1,4 +1,4 @@
-//! What is at a server, for people and programs to read.
+//! Listing of a server, for people and programs to read.
 
 use super::Flows;
 use super::batch::{Conversation, next_reply};

@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// A BLAKE3 hash of contents.
 pub type Hash = [u8; 32];
 
-/// What an entry of a directory is.
+/// Kind of an entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
@@ -50,7 +50,7 @@ pub struct Entry {
     /// Relative to the root of the server's tree, or to what was listed. Unchecked: see
     /// [`super::RelPath::parse`].
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind: a file, a directory, a link or something else.
     pub kind: Kind,
     /// Bytes of content; 0 unless a file.
     pub size: u64,
@@ -62,7 +62,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether what is there is a file with the size and time of this one.
+    /// True if a file with the size and time of this one is there.
     pub(super) fn seems_to_be(&self, there: &Entry) -> bool {
         there.kind == Kind::File && (there.size, there.mtime) == (self.size, self.mtime)
     }
@@ -77,7 +77,7 @@ pub struct Held {
     pub hash: Hash,
 }
 
-/// What is kept of a file besides its content.
+/// Properties that are kept of a file besides its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Permission bits.
@@ -86,15 +86,15 @@ pub struct Attributes {
     pub mtime: Mtime,
 }
 
-/// What a client asks.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// What is there? Answer: [`Reply::Status`].
+    /// Tell the state of a path. Answer: [`Reply::Status`].
     Stat {
         /// Where.
         path: Vec<u8>,
     },
-    /// What is in this directory? Answer: any number of [`Reply::Found`], then [`Reply::Done`].
+    /// List this directory. Answer: any number of [`Reply::Found`], then [`Reply::Done`].
     List {
         /// The directory; entries are named relative to it.
         path: Vec<u8>,
@@ -105,10 +105,10 @@ pub enum Request {
     Get {
         /// Which.
         path: Vec<u8>,
-        /// What the client has of it.
+        /// Part that the client has of it.
         held: Option<Held>,
     },
-    /// What do you have of this file? Answer: [`Reply::Have`].
+    /// Tell the part that the server has of this file. Answer: [`Reply::Have`].
     Offer(Entry),
     /// Here is a file. Its content from byte `from` follows at once. Answer, after that:
     /// [`Reply::Stored`].
@@ -130,7 +130,7 @@ pub enum Request {
     Attributes {
         /// Of what, and to what.
         entry: Entry,
-        /// Whether the copy of a directory is complete with this.
+        /// The copy of a directory is complete with this.
         complete: bool,
     },
     /// Make this symbolic link. Answer: [`Reply::Done`].
@@ -167,14 +167,14 @@ impl Request {
     }
 }
 
-/// What a server answers. Any request may be answered by [`Reply::Fault`] instead.
+/// Answer of a server. Any request may be answered by [`Reply::Fault`] instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// It was not done, and why.
     Fault(Fault),
     /// It was done.
     Done,
-    /// What is there.
+    /// State of a path.
     Status {
         /// `None` = nothing.
         entry: Option<Entry>,
@@ -190,7 +190,7 @@ pub enum Reply {
         /// Where the content begins: 0, or the length of what the client holds if the hashes agree.
         from: u64,
     },
-    /// What the server has of a file.
+    /// Part that the server has of a file.
     Have {
         /// A prefix.
         held: Option<Held>,
@@ -243,7 +243,7 @@ pub async fn read_frame<R: AsyncRead + Unpin, T: DeserializeOwned>(flow: &mut R)
     decode(&body).map(Some)
 }
 
-/// Whether what has arrived of a flow begins with a whole frame.
+/// True if what has arrived of a flow begins with a whole frame.
 pub(super) fn frame_is_in(arrived: &[u8]) -> bool {
     let length = arrived.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
     length.is_some_and(|length| arrived.len().saturating_sub(4) >= length)

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// Permission bits that a receiver ever sets: never set-user-id and the like on the word of a peer.
 const MODE_MASK: u32 = 0o777;
 
-/// How the mode of a copy follows from that of its source.
+/// Rule by which the mode of a copy follows from that of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Modes {
     /// The source's.

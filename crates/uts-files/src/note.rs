@@ -1,5 +1,5 @@
-//! What stands beside an unfinished copy: `.NAME.uts-id`, which says of which source it is, and by
-//! which this program knows its own files.
+//! Note beside an unfinished copy: `.NAME.uts-id`, which says of which source it is, and by which
+//! this program knows its own files.
 //!
 //! A name proves nothing, for people may have files of such names. A note is ours if it begins with
 //! [`MARK`]; a part is ours if the note beside it gives its inode. Both must be this user's own,
@@ -16,12 +16,12 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-/// How a note begins, and the version of what follows.
+/// Beginning of a note, and the version of what follows.
 const MARK: &str = "unfinished copy, 1";
 /// The longest note, in bytes: a name as a list of numbers.
 const NOTE_BYTES_MAX: u64 = 8 * PATH_BYTES_MAX as u64;
 
-/// What stands beside an unfinished copy.
+/// Note beside an unfinished copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Note {
@@ -29,7 +29,7 @@ pub(super) enum Note {
     Part(PartNote),
     /// Of a directory: the name of its source.
     Directory {
-        /// That name.
+        /// Name of the source.
         copy_of: Vec<u8>,
     },
 }
@@ -55,7 +55,7 @@ struct Marked {
     note: Note,
 }
 
-/// What was found under a name that unfinished copies use.
+/// Finding under a name that unfinished copies use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<T> {
     Nothing,
@@ -67,7 +67,7 @@ pub(super) enum Found<T> {
 }
 
 impl<T> Found<T> {
-    /// Whether nothing has that name.
+    /// True if nothing has that name.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Found::Nothing)
     }
@@ -139,7 +139,7 @@ pub(super) fn in_the_way(at: &RelPath) -> Fault {
     Fault::new(FaultKind::Exists, at.as_bytes(), format!("{why}; move it elsewhere"))
 }
 
-/// Whether what is in a directory of the tree, under a reserved name, is this program's own.
+/// True if an entry in a directory of the tree, under a reserved name, is this program's own.
 pub(super) fn is_ours(tree: &Tree, path: &RelPath) -> bool {
     match path.reserved() {
         Some((target, Reserved::Note)) => matches!(find(tree, &target), Found::Ours(_) | Found::Empty),

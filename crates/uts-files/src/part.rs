@@ -26,7 +26,7 @@ const WRITE_BEHIND_BYTES: u64 = 32 * 1024 * 1024;
 /// On what terms a file is received.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// What modes are set.
+    /// Modes that are set.
     pub(super) modes: Modes,
     /// The key of the client that sends it, if this is a server that knows it.
     pub(super) by: Option<String>,
@@ -107,7 +107,7 @@ impl WriteBehind {
     }
 }
 
-/// What the receiver has of a file before a copy.
+/// Part that the receiver has of a file before a copy.
 #[derive(Debug, Default)]
 pub(super) struct Have {
     /// A prefix, and its hash as it can be continued.
@@ -117,7 +117,7 @@ pub(super) struct Have {
 }
 
 impl Attributes {
-    /// Whether they are what `entry` would be given.
+    /// True if they are the attributes that `entry` would be given.
     pub(super) fn are_those_of(self, entry: &Entry, modes: Modes) -> bool {
         self.mode & 0o777 == modes.file(entry.mode) && self.mtime == entry.mtime
     }
@@ -365,7 +365,7 @@ impl Sink for Part {
         Ok(ours)
     }
 
-    /// What came is kept, if it can be gone on from.
+    /// Content that came is kept, if it can be gone on from.
     fn give_up(self) -> Result<(), Fault> {
         if self.size.is_some() { Ok(()) } else { self.discard() }
     }

@@ -12,11 +12,11 @@ pub const NAME_BYTES_MAX: usize = 255;
 
 const PART_SUFFIX: &[u8] = b".uts-part";
 const ID_SUFFIX: &[u8] = b".uts-id";
-/// What is left of a name in the names beside it, in bytes: there is room for a dot, 17 characters
+/// Bytes that are left of a name in the names beside it: there is room for a dot, 17 characters
 /// that make it unique, and the longest suffix.
 const STEM_BYTES_MAX: usize = NAME_BYTES_MAX - 1 - 17 - PART_SUFFIX.len();
 
-/// What a name that unfinished copies use stands for.
+/// Meaning of a name that unfinished copies use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reserved {
     /// The content that is there so far.
@@ -110,7 +110,7 @@ impl RelPath {
         &self.0
     }
 
-    /// Whether it is the root of the tree.
+    /// True if it is the root of the tree.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -247,7 +247,7 @@ impl From<RelPath> for ServerPath {
     }
 }
 
-/// Whether a name is one that unfinished copies use.
+/// True if a name is one that unfinished copies use.
 pub(super) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(b".") && (name.ends_with(PART_SUFFIX) || name.ends_with(ID_SUFFIX))
 }

@@ -20,7 +20,7 @@ use uts_ledger::Payer;
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) source: Source,
-    /// What the user calls it.
+    /// Name of the file for the user.
     pub(super) name: Vec<u8>,
     /// With its path at the server.
     pub(super) entry: Entry,
@@ -77,7 +77,7 @@ enum Awaited {
 struct Sending<'a> {
     sender: &'a Sender,
     batch: &'a [Item],
-    /// How sending the content of each ended.
+    /// Way in which sending the content of each ended.
     sent: Vec<OnceLock<Sent>>,
     /// The one that the server has failed at last.
     failed: AtomicUsize,
@@ -186,7 +186,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// How a file ended of which this end knows how sending it ended.
+/// Outcome for a file, by the server's reply and by how sending it ended here.
 pub(super) fn stored(reply: Reply, sent: Option<&Sent>) -> Result<FileOutcome, FileError> {
     match (reply, sent) {
         (Reply::Stored { hash }, Some(Sent::Whole(ours))) if hash == *ours => Ok(FileOutcome::Copied(hash)),

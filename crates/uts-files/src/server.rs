@@ -42,10 +42,10 @@ const OFFER_BYTES: usize = 4 * 1024;
 const NAMES_BYTES: usize = 256 * 1024;
 const NAMES_BYTES_MIN: usize = 8 * 1024;
 
-/// How long the flows of a connection may take to end once it has.
+/// Time that the flows of a connection may take to end once it has.
 const FLOWS_END_MAX: Duration = Duration::from_millis(500);
 
-/// How to serve.
+/// Options of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Nothing is written.
@@ -66,7 +66,7 @@ pub struct Service {
     ledger: Ledger,
 }
 
-/// What all flows of a connection share.
+/// State that all flows of a connection share.
 #[derive(Debug)]
 pub(super) struct Session {
     client: Client,

@@ -7,7 +7,7 @@ use blake3::Hasher;
 use std::fs::File;
 use uts::descriptor;
 
-/// What takes content, in order.
+/// Receiver of content, in order.
 pub(super) trait Sink: Send + 'static {
     /// Takes content.
     fn write(&mut self, block: &[u8]) -> Result<(), Fault>;

@@ -58,7 +58,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What is no hole, each with where it begins.
+    /// Stretches that are no holes, each with its position.
     pub(super) fn data(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.data.iter().filter_map(|range| Some((range.start, self.bytes.get(range.clone())?)))
     }
@@ -68,7 +68,7 @@ impl Content {
     }
 }
 
-/// Whether a file is small, of which all content comes.
+/// True if a file is small, and all its content comes.
 pub(super) fn is_small(size: u64, from: u64) -> bool {
     size <= SMALL_BYTES_MAX && from == 0
 }
@@ -97,19 +97,19 @@ impl<T> Group<T> {
         self.files.push((small, about));
     }
 
-    /// Whether the group is to be stored before a message is read, of which `arrived` is at hand.
+    /// True if the group is to be stored before a message is read, of which `arrived` is at hand.
     pub(super) fn is_due(&self, arrived: &[u8]) -> bool {
         !self.files.is_empty()
             && (self.files.len() >= GROUP_FILES_MAX || self.bytes >= GROUP_BYTES_MAX || !frame_is_in(arrived))
     }
 
-    /// Whether it is to be stored before the content of a file of `size` bytes is read.
+    /// True if it is to be stored before the content of a file of `size` bytes is read.
     pub(super) fn is_due_before(&self, size: u64, arrived: &[u8]) -> bool {
         let ends = 2 * LENGTH_BYTES + size_of::<Hash>();
         !self.files.is_empty() && (arrived.len() as u64) < size + ends as u64
     }
 
-    /// What is to be stored; the group is empty again.
+    /// Takes the files that are to be stored; the group is empty again.
     pub(super) fn take(&mut self) -> Vec<(Small, T)> {
         self.bytes = 0;
         std::mem::take(&mut self.files)

@@ -12,7 +12,7 @@ pub(super) const HOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes in a block as `stat` counts them, whatever the file system has.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// What comes next in a file.
+/// Next stretch of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
     /// This many bytes of content.
@@ -42,7 +42,7 @@ impl Runs {
         self.has_holes
     }
 
-    /// What is at `at`, up to `end`. Moves the file's position.
+    /// Stretch at `at`, up to `end`. Moves the file's position.
     pub(super) fn next(&mut self, file: &File, at: u64, end: u64) -> io::Result<Run> {
         let left = end.saturating_sub(at);
         if !self.has_holes {

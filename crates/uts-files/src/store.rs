@@ -1,4 +1,4 @@
-//! How files that have arrived whole come to stand under their names, several at once.
+//! Storing of files that have arrived whole: they come to stand under their names, several at once.
 //!
 //! The content of all files is on the disk before the first gets its name. The names are on the
 //! disk before anybody is told. Nothing half-written is ever seen, and what was reported as stored
@@ -51,7 +51,7 @@ pub(super) async fn store<T: Send + 'static>(
     all
 }
 
-/// What is asked of the operating system for a file, step by step.
+/// Requests to the operating system for a file, step by step.
 trait Disk {
     /// A file that has no name yet.
     type File;

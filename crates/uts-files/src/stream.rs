@@ -29,7 +29,7 @@ use uts_ledger::Payer;
 
 /// The longest chunk that is accepted.
 pub(super) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
-/// What a chunk's length takes before it.
+/// Bytes of the length before a chunk.
 pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 /// In place of the length of a chunk: the sender gives up.
 pub(super) const ABORT: u32 = u32::MAX;
@@ -72,7 +72,7 @@ pub(super) struct Content {
     pub(super) hasher: Hasher,
 }
 
-/// How sending ended.
+/// Way in which sending ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// All of it.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How often to try to make a new part if somebody else makes a file of that name again and again.
+/// Number of tries to make a new part if somebody else makes a file of that name again and again.
 const TRIES_MAX: usize = 4;
 
 /// A directory and everything beneath it.
@@ -41,7 +41,7 @@ pub(super) enum Source {
     Inside(Tree, RelPath),
 }
 
-/// How to go on after an entry of a listing.
+/// Way to go on after an entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Go {
     /// With what is in it, and the next.
@@ -83,13 +83,13 @@ impl Tree {
         if self.hides { hidden::check_way(&self.root, path) } else { Ok(()) }
     }
 
-    /// What is at `path`; a link inside the tree is followed.
+    /// Entry at `path`; a link inside the tree is followed.
     pub(super) fn stat(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
         self.judge(path)?;
         found(self.root.metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
     }
 
-    /// What is at `path`, if only a link.
+    /// Entry at `path`, if only a link.
     pub(super) fn stat_link(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
         self.judge(path)?;
         found(self.root.symlink_metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
@@ -280,8 +280,9 @@ impl Tree {
         Err(note::in_the_way(path))
     }
 
-    /// What may be replaced by a file: a file, or nothing. A link is not, for what it leads to is
-    /// meant as well as it; nor are a device or a pipe, which somebody needs.
+    /// Checks that `target` is a file or nothing, which a file may replace. A link may not be
+    /// replaced, for what it leads to is meant as well as it; nor may a device or a pipe, which
+    /// somebody needs.
     pub(super) fn check_replaceable(&self, target: &RelPath) -> Result<Option<Entry>, Fault> {
         let there = self.stat_link(target)?;
         let refuse = |kind, why| Err(Fault::new(kind, target.as_bytes(), why));
@@ -298,7 +299,7 @@ impl Tree {
         }
     }
 
-    /// Whether the open file is the one at `path`.
+    /// True if the open file is the file at `path`.
     pub(super) fn is_at(&self, file: &File, path: &RelPath) -> bool {
         let there = self.root.symlink_metadata(path.as_path());
         match (file.metadata(), there) {
@@ -351,8 +352,8 @@ pub(super) fn synchronise_names(directory: &Dir) -> io::Result<()> {
     }
 }
 
-/// Whether a file is one that this program has made for itself, as far as can be told: it is this
-/// user's, has one name only, and is writable by nobody else.
+/// True if this program has made the file for itself, as far as can be told: it is this user's, has
+/// one name only, and is writable by nobody else.
 pub(super) fn is_own(file: &File) -> bool {
     file.metadata().is_ok_and(|m| {
         let is_ours = m.uid() == rustix::process::geteuid().as_raw();
@@ -360,7 +361,7 @@ pub(super) fn is_own(file: &File) -> bool {
     })
 }
 
-/// What an open file is.
+/// Entry of an open file.
 pub(super) fn entry_of_file(file: &File, path: &[u8]) -> Result<Entry, Fault> {
     let m = file.metadata().map_err(|e| Fault::io(path, &e))?;
     let kind = if m.is_file() {

@@ -9,14 +9,14 @@ use std::fs::TryLockError;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What an unfinished copy is of.
+/// Source of an unfinished copy: a file or a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Of {
     /// A file.
     File {
-        /// What has come so far, in bytes.
+        /// Bytes that have come so far.
         held: u64,
-        /// What the source has, in bytes; `None` = a stream, or not known.
+        /// Bytes of the source; `None` = a stream, or not known.
         size: Option<u64>,
     },
     /// A directory, of which nothing but the note is unfinished: what is in it counts by itself.
@@ -26,9 +26,9 @@ pub enum Of {
 /// An unfinished copy.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
-    /// What it is to become, from the directory that was searched; a long name is shortened.
+    /// Path that it is to have, from the directory that was searched; a long name is shortened.
     pub path: RelPath,
-    /// What it is of.
+    /// Source that it is a copy of.
     pub of: Of,
     /// Since anything came.
     pub age: Duration,

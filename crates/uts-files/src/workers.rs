@@ -17,7 +17,8 @@ const QUEUED_MAX: usize = 4096;
 /// After this time a file that somebody else is copying is tried again.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is still to be copied, for all flows. The task that fills it waits while it is full.
+/// Queue of files that are still to be copied, for all flows. The task that fills it waits while it
+/// is full.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     flows: usize,
@@ -125,7 +126,7 @@ impl<T: Batch> State<T> {
     }
 }
 
-/// What carries files of one direction over a flow.
+/// Carrier of files of one direction over a flow.
 pub(super) trait Carrier<F: Flows>: Clone + Send + Sync + 'static {
     /// A file to be copied.
     type Item: Batch + Send + 'static;
@@ -141,7 +142,7 @@ pub(super) trait Carrier<F: Flows>: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Rest<Self::Item>, FileError>> + Send;
 }
 
-/// What is left of a batch.
+/// Rest of a batch.
 #[derive(Debug)]
 pub(super) struct Rest<T> {
     /// More can be carried by the flow.
@@ -225,7 +226,7 @@ impl Waiting {
         Waiting { max, since: Arc::default() }
     }
 
-    /// Whether a file that failed for this reason is to be tried again. The first time, it is told.
+    /// True if a file that failed for this reason is to be tried again. The first time, it is told.
     pub(super) fn may_go_on(&self, name: &[u8], error: &FileError, journal: &Journal) -> bool {
         let Some(fault) = error.fault().filter(|fault| fault.kind == FaultKind::Busy) else { return false };
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! What depends on what among the functions of a transport: the graph of Richards, "The Universal
-//! Transport System" (1995), figure 3.1, with what this library has beyond it.
+//! Dependencies among the functions of a transport: the graph of Richards, "The Universal Transport
+//! System" (1995), figure 3.1, with what this library has beyond it.
 
 use crate::function::Function;
 
@@ -14,7 +14,7 @@ pub struct Node {
     pub state: &'static str,
     /// The nodes that it depends on.
     pub needs: &'static [&'static str],
-    /// Whether it is in the figure.
+    /// The node is in the figure.
     pub in_figure: bool,
 }
 
@@ -107,13 +107,13 @@ pub fn find(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// How far below the top a node stands: one more than the lowest of those that need it.
+/// Depth of a node below the top: one more than the deepest of the nodes that need it.
 pub fn depth(node: &Node) -> usize {
     let above = NODES.iter().take_while(|other| other.name != node.name);
     above.filter(|other| other.needs.contains(&node.name)).map(|other| depth(other) + 1).max().unwrap_or(0)
 }
 
-/// Whether a node needs another, itself or through others.
+/// True if a node needs another, itself or through others.
 pub fn reaches(from: &Node, to: &Node) -> bool {
     from.name == to.name || from.needs.iter().filter_map(|name| find(name)).any(|next| reaches(next, to))
 }

@@ -3,8 +3,8 @@
 use crate::time::Rate;
 use core::time::Duration;
 
-/// What is known of a path in one direction. Everything is measured; a field nobody could measure
-/// yet keeps its default.
+/// Figures of a path in one direction. Everything is measured; a field that was not measured yet
+/// keeps its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathFacts {
     /// Smallest round trip of the last while: the path without queues.
@@ -13,13 +13,13 @@ pub struct PathFacts {
     pub rtt_smoothed: Duration,
     /// Mean deviation of the round trip.
     pub rtt_deviation: Duration,
-    /// What the path has been seen to deliver: the filtered maximum of delivery rate, in bytes of
-    /// UDP payload per second.
+    /// Rate that the path has been seen to deliver: the filtered maximum of delivery rate, in bytes
+    /// of UDP payload per second.
     pub capacity: Rate,
     /// Share of packets lost (0..=1), over the last few hundred packets and a few round trips at
     /// least.
     pub loss: f64,
-    /// How many lost packets that share rests on; zero if nobody has counted them.
+    /// Number of lost packets that this share rests on; zero if they were not counted.
     pub losses: u64,
     /// Mean number of packets lost in a row.
     pub loss_burst: f64,
@@ -33,7 +33,7 @@ pub struct PathFacts {
     /// Packets with data that the sender makes in a second, where the application has a rate of its
     /// own; zero while it sends as many as the path carries.
     pub packets_per_s: f64,
-    /// How many of them leave together, on average (at least one).
+    /// Number of these packets that leave together, on average (at least one).
     pub packets_at_once: f64,
     /// Bytes of the application in each of them, on average; zero where they are full.
     pub payload_bytes: f64,
@@ -93,7 +93,8 @@ impl PathFacts {
         together * (1.0 + (wait.as_secs_f64() * self.packets_per_s / together).floor())
     }
 
-    /// How long it takes to make so many packets; zero while there are as many as the path carries.
+    /// Time that it takes to make so many packets; zero while there are as many as the path
+    /// carries.
     pub fn time_of_packets(&self, packets: f64) -> Duration {
         if self.packets_per_s <= 0.0 {
             return Duration::ZERO;
@@ -108,7 +109,7 @@ impl PathFacts {
         if self.packets_per_s <= 0.0 { f64::INFINITY } else { self.packets_per_s * rtt_s }
     }
 
-    /// How long a full packet takes at the path's capacity; zero while that is unknown.
+    /// Time that a full packet takes at the path's capacity; zero while that is unknown.
     pub fn packet_time(&self) -> Duration {
         if self.capacity == Rate::default() { Duration::ZERO } else { self.capacity.time_for(self.mtu_bytes) }
     }

@@ -14,7 +14,7 @@ macro_rules! functions {
             /// All functions, in the order in which a prediction passes through them.
             pub const ALL: &[Function] = &[$(Function::$variant),+];
 
-            /// How many functions there are.
+            /// Number of functions.
             pub const COUNT: usize = Self::ALL.len();
 
             /// The name in profiles, options and reports.
@@ -36,21 +36,21 @@ macro_rules! functions {
 }
 
 functions! {
-    /// How a connection comes to be.
+    /// Set-up of a connection.
     Establishment = 0, "establishment";
-    /// What is done to messages before they are sent (compression, conversion).
+    /// Change of messages before they are sent (compression, conversion).
     Presentation = 1, "presentation";
-    /// Whether the receiver sees messages or bytes.
+    /// Form of data at the receiver: messages or bytes.
     Segmentation = 2, "segmentation";
-    /// In which order data is handed over.
+    /// Order in which data is handed over.
     Sequencing = 3, "sequencing";
     /// Repair of losses by redundancy sent ahead.
     Fec = 4, "fec";
     /// Repetition of what was lost.
     Retransmission = 5, "retransmission";
-    /// When the receiver reports what arrived.
+    /// Reports of the receiver on what arrived.
     Acknowledgement = 6, "acknowledgement";
-    /// How round trips become time-outs.
+    /// Time-outs that follow from round trips.
     Timing = 7, "timing";
     /// Keeping the sender from overrunning the receiver.
     Flow = 8, "flow";
@@ -77,7 +77,7 @@ impl Function {
         Self::ALL.iter().copied().find(|f| f.name() == name)
     }
 
-    /// Whether a connection direction performs this function once for all its flows. The others
+    /// True if a connection direction performs this function once for all its flows. The others
     /// belong to the flow.
     pub const fn is_shared(self) -> bool {
         matches!(
@@ -92,7 +92,7 @@ impl Function {
         )
     }
 
-    /// Whether the sender performs this function by itself: the receiver cannot tell which
+    /// True if the sender performs this function by itself: the receiver cannot tell which
     /// mechanism does it.
     pub const fn is_senders_own(self) -> bool {
         matches!(self, Function::Timing | Function::Rate | Function::Congestion | Function::Finding)

@@ -85,10 +85,11 @@ pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, Unk
     })
 }
 
-/// What is most like `wanted` of the mechanisms of its function that come into question.
+/// Mechanism most like `wanted`, of those of its function that come into question.
 ///
-/// That is itself, else what keeps the most of its promises. Of those it is one that performs the
-/// function if it does, then the one of the first rank and the smallest number.
+/// It is `wanted` itself, else the mechanism that keeps the most of its promises. Of several, it is
+/// one that performs the function if `wanted` does, then the one of the first rank and the smallest
+/// number.
 pub fn nearest(wanted: &Mechanism, may: impl Fn(&Mechanism) -> bool) -> Option<&'static Mechanism> {
     let unlike = |m: &Mechanism| {
         let broken = wanted.facts.promises.iter().filter(|p| !m.facts.promises.contains(p)).count();

@@ -1,5 +1,5 @@
-//! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a
-//! given path.
+//! Mechanisms as they describe themselves: number, name, parameters, needs, and what they would do
+//! on a given path.
 
 use crate::facts::PathFacts;
 use crate::function::Function;
@@ -9,7 +9,7 @@ use core::time::Duration;
 /// The most parameters that a mechanism may have.
 pub const MAX_PARAMS: usize = 4;
 
-/// What a parameter counts.
+/// Unit of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A plain number.
@@ -73,7 +73,7 @@ pub enum Bold {
 }
 
 impl Bold {
-    /// Whether a value goes beyond a bound.
+    /// True if a value goes beyond a bound.
     pub const fn exceeds(self, value: u32, bound: u32) -> bool {
         match self {
             Bold::Neither => false,
@@ -88,7 +88,7 @@ impl Bold {
 pub struct Param {
     /// Its name, unique within the mechanism.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
     /// The value unless another is given.
     pub default: u32,
@@ -98,7 +98,7 @@ pub struct Param {
     pub max: u32,
     /// Which values the sender must have named itself.
     pub bold: Bold,
-    /// What it does, in one line.
+    /// Effect of the parameter, in one line.
     pub what: &'static str,
 }
 
@@ -114,9 +114,9 @@ impl Params {
     }
 }
 
-/// What an endpoint expects of a profile on a path. Built by passing it through the profile's
-/// mechanisms in the order of [`Function::ALL`]'s prediction order; each changes what it has
-/// influence on.
+/// Expectation that an endpoint has of a profile on a path. Built by passing it through the
+/// profile's mechanisms in the order of [`Function::ALL`]'s prediction order; each changes what it
+/// has influence on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats
@@ -139,9 +139,9 @@ pub struct Prediction {
     pub delay_s: f64,
     /// The same for the slowest percent.
     pub delay_p99_s: f64,
-    /// What of the data redundancy brings. It is part of the delays above.
+    /// Data that redundancy brings later. Its delay is part of the delays above.
     pub repaired: Later,
-    /// What of the data a repeat brings. It is part of the delays above.
+    /// Data that a repeat brings later. Its delay is part of the delays above.
     pub repeated: Later,
     /// Processing at both ends per packet, in nanoseconds.
     pub cpu_ns: f64,
@@ -159,12 +159,12 @@ pub struct Later {
 }
 
 impl Later {
-    /// What that adds to the mean delay of all data.
+    /// Addition to the mean delay of all data, in seconds.
     fn mean_s(self) -> f64 {
         self.share * self.by_mean_s
     }
 
-    /// What that adds to the delay of the slowest percent.
+    /// Addition to the delay of the slowest percent, in seconds.
     fn p99_s(self) -> f64 {
         if self.share > PERCENT { self.by_s } else { 0.0 }
     }
@@ -232,17 +232,17 @@ impl Prediction {
     }
 }
 
-/// What a mechanism guarantees. Requirements are promises that must be kept; conformance tests hold
-/// a mechanism to its own.
+/// Guarantee of a mechanism. Requirements are promises that must be kept; conformance tests hold a
+/// mechanism to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// What is lost arrives all the same.
+    /// Lost data arrives all the same.
     Reliability,
     /// Nothing is handed over before what was sent before it.
     Order,
-    /// What was sent as one message is received as one.
+    /// Data sent as one message is received as one.
     Boundaries,
-    /// What arrives is reported, asked for or not.
+    /// Each packet that arrives is reported, asked for or not.
     Reports,
     /// Each packet that arrives is reported within a small part of a round trip.
     ReportsSoon,
@@ -290,8 +290,8 @@ impl Promise {
     }
 }
 
-/// Whether a mechanism is taken where nobody asks for it by name. Of mechanisms that are predicted
-/// to do equally well, the one with the smallest number is taken.
+/// Occasions on which a mechanism is taken though it was not asked for by name. Of mechanisms that
+/// are predicted to do equally well, the one with the smallest number is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// No: it is used by name only.
@@ -320,7 +320,7 @@ impl Unasked {
     }
 }
 
-/// What is true of a mechanism. Whoever puts mechanisms together asks for facts and never for a
+/// Properties of a mechanism. Code that puts mechanisms together asks for these and never for a
 /// name or number.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
@@ -349,15 +349,15 @@ pub struct Facts {
     pub judges: bool,
     /// It lets damage through at the end of a message that allows it.
     pub tolerates: bool,
-    /// What it guarantees.
+    /// Promises of the mechanism.
     pub promises: &'static [Promise],
-    /// Whether it is taken unasked.
+    /// Occasions on which it is taken unasked.
     pub unasked: Unasked,
     /// It gives streams of bytes another form, too, not only messages.
     pub streams: bool,
     /// First bytes of messages in the forms that it gives them, besides 0 (presentation).
     pub forms: &'static [u8],
-    /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
+    /// Things that parameters name and this end lacks, in words; `None` if it has all. Without this
     /// function, parameters name nothing.
     pub lacks: Option<fn(&Params) -> Option<String>>,
     /// The smallest window, in packets, but for the one that a time-out leaves (congestion
@@ -405,23 +405,23 @@ pub struct Mechanism {
     pub number: u8,
     /// Its name in profiles, options and reports: lower case, words joined by `-`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Effect of the mechanism, in one line.
     pub what: &'static str,
-    /// Whether every endpoint has it.
+    /// Every endpoint has the mechanism.
     pub mandatory: bool,
-    /// Who must have named it before a peer may ask for it.
+    /// Ends that must have named it before a peer may ask for it.
     pub consent: Consent,
     /// Its parameters.
     pub params: &'static [Param],
-    /// What the rest of a profile must have for it to work.
+    /// Needs that the rest of a profile must meet for it to work.
     pub needs: &'static [Need],
-    /// What is true of it.
+    /// Properties of the mechanism.
     pub facts: Facts,
-    /// What it would do to data on a path with these facts, as a change of the prediction so far.
+    /// Effect on data on a path with these facts, as a change of the prediction so far.
     pub predict: fn(&Params, &PathFacts, &mut Prediction),
 }
 
-/// What a mechanism needs of the rest of a profile.
+/// A need of a mechanism that the rest of a profile must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The function must be performed at all.
@@ -464,7 +464,7 @@ pub enum ParamError {
     Absent {
         /// The mechanism.
         mechanism: &'static str,
-        /// What is missing.
+        /// Description of the missing thing.
         what: String,
     },
 }
@@ -487,7 +487,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether it guarantees this.
+    /// True if it guarantees this.
     pub fn promises(&self, promise: Promise) -> bool {
         self.facts.promises.contains(&promise)
     }
@@ -573,7 +573,7 @@ impl PartialEq for Mechanism {
     }
 }
 
-/// What every mechanism in use can say of itself. Mechanisms of this crate get it from
+/// A mechanism in use that can describe itself. Mechanisms of this crate get it from
 /// [`crate::registry`].
 pub trait Described: fmt::Debug + Send + Sync {
     /// Its entry in the library.

@@ -28,7 +28,7 @@ pub enum ProfileError {
     Param {
         /// The function.
         function: Function,
-        /// What is wrong.
+        /// Fault of the parameter.
         error: ParamError,
     },
     /// Two mechanisms do not go together.
@@ -36,9 +36,9 @@ pub enum ProfileError {
     Needs {
         /// The function whose mechanism has the need.
         function: Function,
-        /// That mechanism.
+        /// The mechanism that has the need.
         mechanism: &'static str,
-        /// What it needs, in words.
+        /// Need of the mechanism, in words.
         need: String,
         /// The function that would have to change.
         other: Function,
@@ -110,17 +110,17 @@ impl Profile {
         Function::ALL.iter().filter_map(|f| self.mechanism(*f))
     }
 
-    /// Whether the mechanism chosen for a function promises this.
+    /// True if the mechanism chosen for a function promises this.
     pub fn promises(&self, function: Function, promise: Promise) -> bool {
         self.mechanism(function).is_some_and(|m| m.promises(promise))
     }
 
-    /// Whether a function is not performed at all.
+    /// True if a function is not performed at all.
     pub fn is_inert(&self, function: Function) -> bool {
         self.mechanism(function).is_some_and(|m| m.facts.inert)
     }
 
-    /// Whether packets that are alike cost every mechanism the same work, so that they may be
+    /// True if packets that are alike cost every mechanism the same work, so that they may be
     /// handled as runs.
     pub fn is_uniform(&self) -> bool {
         self.mechanisms().all(|m| m.facts.uniform)
@@ -132,7 +132,7 @@ impl Profile {
         Function::ALL.iter().copied().filter(move |f| a.get(*f) != b.get(*f))
     }
 
-    /// What changes from this profile to another, in one line; empty if nothing does.
+    /// Changes from this profile to another, in one line; empty if there are none.
     pub fn changes_to(&self, next: &Profile) -> String {
         let changes = self.differences(next).map(|f| {
             let (old, new) = (self.describe(f), next.describe(f));

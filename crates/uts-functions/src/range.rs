@@ -20,7 +20,7 @@ impl RangeSet {
         RangeSet { ranges: VecDeque::new() }
     }
 
-    /// Whether nothing is in the set.
+    /// True if nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -61,7 +61,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether `value` is in the set.
+    /// True if `value` is in the set.
     #[inline]
     pub fn contains(&self, value: u64) -> bool {
         // The common question is for what comes next.
@@ -69,7 +69,7 @@ impl RangeSet {
             && self.ranges.get(self.position(value)).is_some_and(|r| r.start <= value)
     }
 
-    /// Whether all of `range` is in the set; an empty range always is.
+    /// True if all of `range` is in the set; an empty range always is.
     pub fn contains_range(&self, range: &Range<u64>) -> bool {
         range.is_empty()
             || self
@@ -78,7 +78,7 @@ impl RangeSet {
                 .is_some_and(|r| r.start <= range.start && range.end <= r.end)
     }
 
-    /// Whether any of `range` is in the set.
+    /// True if any of `range` is in the set.
     pub fn intersects(&self, range: &Range<u64>) -> bool {
         !range.is_empty() && self.ranges.get(self.position(range.start)).is_some_and(|r| r.start < range.end)
     }

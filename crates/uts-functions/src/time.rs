@@ -1,4 +1,4 @@
-//! Time and rates as plain values: the clock is read by whoever drives the engine, never here.
+//! Time and rates as plain values: the driver of the engine reads the clock, never this crate.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -140,7 +140,7 @@ impl Rate {
         (bytes, (billionths % u128::from(BILLION)) as u32)
     }
 
-    /// How long `bytes` take; [`Duration::MAX`] at rate zero.
+    /// Time that `bytes` take; [`Duration::MAX`] at rate zero.
     pub fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use uts_files::message::{self, Entry, Held, Kind, MAGIC, Mtime, Reply, Request, VERSION};
 use uts_files::{Client, CopyOptions, Flows as _, NoProgress, RelPath, ServeOptions, Service, memory};
 
-/// What a flow holds before its writer has to wait: more than any script.
+/// Bytes that a flow holds before its writer has to wait: more than any script.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A conversation that takes longer hangs; it takes milliseconds.
@@ -29,8 +29,8 @@ pub fn messages(data: &[u8]) {
     round_trip::<Entry>(data);
 }
 
-/// What is read is written as the same, and takes no more bytes than it came in. No length that a
-/// message claims decides an allocation.
+/// Checks that what is read is written as the same, and takes no more bytes than it came in. No
+/// length that a message claims decides an allocation.
 fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     let Ok(value) = message::decode::<T>(data) else { return };
     let body = postcard::to_stdvec(&value).expect("encoded");

@@ -11,7 +11,7 @@ use uts_functions::{Choice, Time};
 /// Steps of a run, so that one does not take for ever.
 const STEPS_MAX: usize = 400;
 
-/// What a decoder may hold of payloads and parities, whatever arrives.
+/// Bytes that a decoder may hold of payloads and parities, whatever arrives.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// A mechanism with parameters in range.

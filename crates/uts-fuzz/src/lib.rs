@@ -1,6 +1,6 @@
-//! What is fuzzed. A target takes any bytes and panics if something does not hold. It asks for more
-//! than "no crash": that what was read is emitted and read again as the same, that bounds hold, and
-//! that peers that keep to the protocol get what was sent.
+//! Targets of fuzzing. A target takes any bytes and panics if something does not hold. It asks for
+//! more than "no crash": that what was read is emitted and read again as the same, that bounds
+//! hold, and that peers that keep to the protocol get what was sent.
 //!
 //! The bodies stand here once, in a library that stable Rust builds. `fuzz/` makes a libFuzzer
 //! program of each (`make fuzz`). `tests/replay.rs` runs each over the corpus of `fuzz/corpus` and
@@ -24,7 +24,7 @@ mod wire;
 pub struct Target {
     /// Its name: of the program in `fuzz/`, and of the folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// What it reads, in a line.
+    /// Its input, in a line.
     pub what: &'static str,
     /// Takes any bytes; panics if something does not hold.
     pub run: fn(&[u8]),

@@ -1,5 +1,5 @@
-//! What people write: properties, experiments, paths. What is read is shown, and read again as the
-//! same.
+//! Texts that people write: properties, experiments, paths. What is read is shown, and read again
+//! as the same.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ pub fn experiment(data: &[u8]) {
     }
 }
 
-/// What can be read can be shown, and what is shown is read as the same.
+/// Checks that a text that can be read can be shown, and is then read as the same.
 fn round_trip<T: FromStr + ToString + PartialEq + std::fmt::Debug>(text: &str)
 where
     T::Err: std::fmt::Display,

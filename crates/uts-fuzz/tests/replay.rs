@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use uts_fuzz::{TARGETS, Target};
 
-/// What the corpus takes at most: it is part of the repository.
+/// Bytes of the corpus at most: it is part of the repository.
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 
 /// Threads that replay at once.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use uts_path::{Change, Target};
 use uts_record::run::Intervention;
 
-/// How long a request may take.
+/// Time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request, in bytes.
 const REQUEST_MAX: u64 = 64 << 10;
@@ -52,7 +52,7 @@ impl Interventions {
     }
 }
 
-/// What is asked of a testbed.
+/// Request to a testbed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Request {
@@ -63,7 +63,7 @@ pub enum Request {
         /// Which of its links: `fwd`, `bwd` or `both`.
         #[serde(with = "target_text")]
         target: Target,
-        /// How.
+        /// New settings of the links.
         change: Change,
     },
     /// To say what runs.
@@ -86,7 +86,7 @@ mod target_text {
     }
 }
 
-/// What it answers.
+/// Answer of the testbed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

@@ -1,4 +1,5 @@
-//! What this machine can and cannot do for the laboratory, and the one command that would allow it.
+//! Abilities of this machine for the laboratory, and the command that would allow each that is
+//! missing.
 
 use crate::experiment::machine;
 use crate::worlds::ends::Programs;
@@ -10,15 +11,15 @@ use std::time::{Duration, Instant};
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What for: `sim`, `relay`, `router`, `transports`, `programs` or `machine`.
+    /// Area that needs it: `sim`, `relay`, `router`, `transports`, `programs` or `machine`.
     pub area: &'static str,
-    /// What was looked at.
+    /// Name of the ability, program or setting that was looked at.
     pub what: String,
-    /// Whether it can.
+    /// The machine can do it.
     pub can: bool,
-    /// Whether a world needs it.
+    /// A world needs it.
     pub needed: bool,
-    /// What was found.
+    /// Finding in words: a version, a figure, or the reason why it cannot.
     pub found: String,
     /// A command after which it can, where there is one.
     pub command: Option<String>,
@@ -33,7 +34,7 @@ impl Finding {
         Finding { needed: true, ..self }
     }
 
-    /// What helps, if it cannot.
+    /// Adds the command that helps, if it cannot.
     fn or(self, command: impl Into<String>) -> Self {
         let command = (!self.can).then(|| command.into());
         Finding { command, ..self }
@@ -84,7 +85,7 @@ fn router() -> Vec<Finding> {
     checks.map(finding).collect()
 }
 
-/// How late a thread wakes up: what real-time worlds are true to.
+/// Measures how late a thread wakes up: real-time worlds are no truer than this.
 fn timer() -> Finding {
     const SPAN: Duration = Duration::from_millis(1);
     let mut late: Vec<Duration> = (0..200)

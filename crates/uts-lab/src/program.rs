@@ -72,7 +72,7 @@ fn carry_out(command: Command, called: Called) -> Result<u8> {
     done.map(|()| 0)
 }
 
-/// That of a command that found what it looked for, or did not.
+/// Exit status of a command that looks for something.
 fn status(found: bool) -> u8 {
     if found { 0 } else { FAILED }
 }

@@ -1,5 +1,5 @@
-//! What is shown while an experiment runs: bars on a terminal, else a line for each run, and now
-//! and then one that says how far it is.
+//! Progress of an experiment: bars on a terminal, else a line for each run, and now and then a line
+//! for the whole.
 
 mod milestones;
 
@@ -14,7 +14,7 @@ use uts_end::output::{Output, tell_line};
 use uts_end::terminal;
 use uts_record::run::RunStatus;
 
-/// What an experiment shows of itself.
+/// Display of an experiment's progress.
 #[derive(Debug)]
 pub struct Progress {
     /// `None` where there is no terminal.

@@ -27,13 +27,13 @@ use uts_record::measures::MEASURES_FILE;
 use uts_record::plan::PLAN_FILE;
 use uts_record::run::RunStatus;
 
-/// How often a run is tried that its world finds invalid.
+/// Number of attempts at a run that its world finds invalid.
 pub const ATTEMPTS_MAX: u32 = 3;
 
-/// How often measures.csv is brought up to date while runs go on.
+/// Interval at which measures.csv is brought up to date while runs go on.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// How to run an experiment.
+/// Settings of the runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// Where everything is kept.
@@ -44,7 +44,7 @@ pub struct RunConfig {
     pub only: Vec<Only>,
     /// Only the runs of this shard; `None` for all.
     pub shard: Option<Shard>,
-    /// Whether runs that failed or were invalid are done again.
+    /// Runs that failed or were invalid are done again.
     pub retry: bool,
     /// At most this many runs at a time; `None` for as many as the world and the processors allow.
     pub jobs: Option<usize>,
@@ -52,7 +52,7 @@ pub struct RunConfig {
     pub quiet: bool,
     /// The programs that are ends.
     pub programs: Programs,
-    /// Whether a running path may be changed through a socket.
+    /// A running path may be changed through a socket.
     pub control: bool,
 }
 
@@ -77,7 +77,7 @@ impl std::str::FromStr for Only {
 }
 
 impl Only {
-    /// Whether a run fits.
+    /// True if a run fits.
     pub fn takes(&self, id: &str, case: &Case) -> bool {
         match self {
             Only::Id(part) => id.contains(part.as_str()),
@@ -94,22 +94,22 @@ impl Only {
     }
 }
 
-/// What came of it.
+/// Summary of the runs of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many runs of the plan have each state; what has none has not been run.
+    /// Number of runs of the plan in each state. A run without a state has not been done.
     pub counts: BTreeMap<&'static str, usize>,
-    /// How many were asked for: all, or a part.
+    /// Number of runs that were asked for: all, or a part.
     pub asked: usize,
-    /// How many were done now.
+    /// Number of runs that were done now.
     pub done_now: usize,
-    /// How many are still to be done.
+    /// Number of runs that are still to be done.
     pub missing: usize,
     /// Runs in the directory that the file does not name any more.
     pub others: usize,
     /// Why runs were skipped, and how many for each reason.
     pub skipped: BTreeMap<String, usize>,
-    /// Whether it was interrupted.
+    /// The experiment was interrupted.
     pub interrupted: bool,
 }
 

@@ -18,13 +18,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Whether it has the run at this place of the plan, counted from 0.
+    /// True if it has the run at this place of the plan, counted from 0.
     pub fn takes(self, place: usize) -> bool {
         place % self.of as usize == self.nth as usize - 1
     }
 
-    /// Whether its runs may be done apart from the others: in virtual time alone, figures are the
-    /// same on any machine.
+    /// Checks that its runs may be done apart from the others: in virtual time alone, figures are
+    /// the same on any machine.
     ///
     /// # Errors
     /// The plan has runs in another world.

@@ -40,12 +40,12 @@ pub struct Rivals {
 pub struct Rival {
     /// Its kind.
     pub name: String,
-    /// What it is.
+    /// Description of the rival, in a few words.
     #[serde(default)]
     pub about: String,
     /// Its version.
     pub version: Option<String>,
-    /// Whether it can be used.
+    /// The rival can be used.
     pub available: bool,
     /// Why it cannot.
     pub why: Option<String>,
@@ -63,7 +63,8 @@ pub struct Setting {
     pub key: String,
 }
 
-/// What the program said of a transport with a workload: why it cannot carry it, if so.
+/// Refusals of the rivals' programs, by program, transport and workload; `None` where it is
+/// carried.
 static REFUSALS: Mutex<BTreeMap<(PathBuf, String, String), Option<String>>> = Mutex::new(BTreeMap::new());
 
 impl Rival {
@@ -142,12 +143,12 @@ pub fn check(spec: &TransportSpec) -> Result<(), String> {
     capabilities(spec, &bulk).or_else(|why| capabilities(spec, &messages).map_err(|_| why)).map(|_| ())
 }
 
-/// Whether a transport comes with the lab.
+/// True if a transport comes with the lab.
 pub fn is_native(spec: &TransportSpec) -> bool {
     native::kinds().any(|kind| kind == spec.kind)
 }
 
-/// Whether a transport's packets are UDP datagrams.
+/// True if a transport's packets are UDP datagrams.
 pub fn is_over_udp(spec: &TransportSpec) -> bool {
     !matches!(spec.kind.as_str(), "tcp" | "mptcp")
 }

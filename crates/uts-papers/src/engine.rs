@@ -16,19 +16,19 @@ pub struct Setup<'a> {
     pub path: PathConfig,
     /// Bytes of a full packet of the engine.
     pub packet_bytes: usize,
-    /// What the transfers ask for, as `property=value`.
+    /// Properties that the transfers ask for, as `property=value`.
     pub properties: &'a [&'a str],
     /// Bytes of a transfer.
     pub bytes: u64,
-    /// Whether nothing of a transfer is sent before the profile is in force.
+    /// Nothing of a transfer is sent before the profile is in force.
     pub awaits_exchange: bool,
     /// When another begins, if one does.
     pub second: Option<Duration>,
-    /// What losses follow from.
+    /// Seed of the losses.
     pub seed: u64,
 }
 
-/// What came of a transfer.
+/// Result of a transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// When its connection began.

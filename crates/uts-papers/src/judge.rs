@@ -4,12 +4,12 @@ use crate::reference::{Item, Reference, SLIGHT};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 
-/// What was found for an item.
+/// Result of an experiment for an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The item's name.
     pub id: String,
-    /// What it is.
+    /// Value or figures that were found.
     pub ours: Ours,
 }
 
@@ -38,7 +38,7 @@ impl Finding {
     }
 }
 
-/// Whether ours agrees with what was published.
+/// Agreement of ours with the published value or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the tolerance, or each figure within its bounds.
@@ -69,7 +69,7 @@ impl Verdict {
         }
     }
 
-    /// Whether a reproduction with it is as it should be.
+    /// True if a reproduction with it is as it should be.
     pub fn passes(self) -> bool {
         matches!(self, Verdict::Agrees | Verdict::Shown | Verdict::KnownToDiffer)
     }
@@ -78,15 +78,15 @@ impl Verdict {
 /// An item with what was found for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// What was published.
+    /// Published item.
     pub item: Item,
-    /// How far from the published value ours may be, as a share of it.
+    /// Distance from the published value that ours may have, as a share of the value.
     pub share: Option<f64>,
     /// Why it is shown at most, if it is.
     pub basis: Option<String>,
-    /// What was found; `None` if nothing was.
+    /// Value or figures that were found; `None` if nothing was.
     pub ours: Option<Ours>,
-    /// Whether the two agree.
+    /// Agreement of the two.
     pub verdict: Verdict,
 }
 
@@ -128,7 +128,7 @@ pub fn judge(
     Ok(judged)
 }
 
-/// Whether a value is near enough to the published one, and whether it is as the item says.
+/// Tells if a value is near enough to the published one, and if it is as the item says.
 fn value_of(item: &Item, share: Option<f64>, value: f64) -> Result<(bool, bool)> {
     let (Some(published), Some(share), true) = (item.published, share, item.check.is_empty()) else {
         bail!("item {}: a value was found for a statement", item.id);
@@ -138,7 +138,7 @@ fn value_of(item: &Item, share: Option<f64>, value: f64) -> Result<(bool, bool)>
     Ok((is_near, item.holds(value) && item.is_off_as_said(value)))
 }
 
-/// Whether all figures are within their bounds, and whether they are as the item says.
+/// Tells if all figures are within their bounds, and if they are as the item says.
 fn figures_of(item: &Item, figures: &[(String, f64)]) -> Result<(bool, bool)> {
     let id = &item.id;
     if item.check.is_empty() {

@@ -36,9 +36,9 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// Half the width of the interval around each point, where one is known.
     pub errors: Vec<f64>,
-    /// Whether it is marked at its points, and a line beside.
+    /// A line runs through its points.
     pub has_line: bool,
-    /// Whether its points are marked.
+    /// Its points are marked.
     pub has_marks: bool,
 }
 
@@ -49,7 +49,7 @@ impl Curve {
     }
 }
 
-/// What a picture says of itself.
+/// Words of a picture.
 pub struct Words<'a> {
     /// Its title.
     pub title: &'a str,

@@ -10,7 +10,7 @@ use uts_plot::svg;
 
 const TEMPLATE: &str = include_str!("../assets/papers.html");
 
-/// What came of a paper.
+/// Report of a paper's reproduction.
 pub struct Report {
     /// As commands name it.
     pub name: String,
@@ -25,13 +25,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether each item agrees, is shown, or differs as is known.
+    /// True if each item agrees, is shown, or differs as is known.
     pub fn passes(&self) -> bool {
         self.judged.iter().all(|judged| judged.verdict.passes())
     }
 }
 
-/// What was published for an item, in short.
+/// Published value or claims of an item, in short.
 pub fn published(judged: &Judged) -> String {
     let item = &judged.item;
     match (item.published, judged.share) {
@@ -42,7 +42,7 @@ pub fn published(judged: &Judged) -> String {
     }
 }
 
-/// What was found for it.
+/// Value or figures that were found for it.
 pub fn ours(judged: &Judged) -> String {
     match &judged.ours {
         Some(Ours::Value(value)) => with_unit(*value, &judged.item.unit),
@@ -56,7 +56,7 @@ pub fn ours(judged: &Judged) -> String {
     }
 }
 
-/// What is to be said of a verdict: why it differs, or what it rests on.
+/// Remark on a verdict: why it differs, or what it rests on.
 fn remark(judged: &Judged) -> Option<String> {
     match (judged.verdict, judged.item.ours) {
         (Verdict::KnownToDiffer, _) => judged.item.differs.clone(),

@@ -1,4 +1,4 @@
-//! What a paper consists of: units of work, and what is concluded from them.
+//! Papers: units of work, and conclusions that are drawn from them.
 
 use crate::judge::Finding;
 use anyhow::{Context, Result};
@@ -15,9 +15,9 @@ pub struct Paper {
     pub name: &'static str,
     /// The published figures that it is judged against, as TOML.
     pub reference: &'static str,
-    /// What is to be done, in the order in which it begins.
+    /// Units that are to be done, in the order in which they begin.
     pub units: Vec<Unit>,
-    /// What follows from it. Places whose units were not done are left out.
+    /// Draws the conclusion. Places whose units were not done are left out.
     pub conclude: fn(&Results) -> Result<Conclusion>,
 }
 
@@ -43,12 +43,12 @@ impl Unit {
     }
 }
 
-/// What units have left, by their names.
+/// Results of units, by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results(pub BTreeMap<String, Series>);
 
 impl Results {
-    /// Whether a unit was done.
+    /// True if a unit was done.
     pub fn has(&self, unit: &str) -> bool {
         self.0.contains_key(unit)
     }
@@ -72,7 +72,7 @@ impl Results {
         value.copied().with_context(|| format!("{unit}: the column {column} is empty"))
     }
 
-    /// What follows from each of these units that was done.
+    /// Draws the conclusion from each of these units that was done.
     ///
     /// # Errors
     /// The first part's that fails, with the name of its unit.
@@ -88,10 +88,10 @@ impl Results {
 /// Adds what follows from a unit.
 pub type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 
-/// What follows from the results.
+/// Conclusion from the results.
 #[derive(Default)]
 pub struct Conclusion {
-    /// What was found for items of the published figures.
+    /// Findings for items of the published figures.
     pub findings: Vec<Finding>,
     /// Pictures.
     pub figures: Vec<Figure>,

@@ -1,10 +1,9 @@
-//! What papers have published: a file for each in `reference/`, with the paper's own figures and
-//! statements, and ours beside them.
+//! Published figures and statements of papers: a file for each in `reference/`, with ours beside
+//! them.
 //!
-//! A file cannot be talked round. How near a value must be is said for a kind of figure, not for
-//! one figure. Each value and each checked figure says what ours was, and is held to it. A
-//! statement has no words of its own: it is made of the figures that are checked, and of their
-//! bounds.
+//! A file cannot be talked round. A tolerance is said for a kind of figure, not for a single
+//! figure. Each value and each checked figure has ours beside it, and is held to it. A statement
+//! has no words of its own: it is made of the figures that are checked, and of their bounds.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -16,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Reference {
     /// Author, title, year.
     pub paper: String,
-    /// How near values must be, by the kind of figure.
+    /// Distance from published values that is tolerated, by the kind of figure.
     #[serde(default)]
     pub tolerance: BTreeMap<String, Tolerance>,
-    /// What results rest on that the paper does not give: why such an item is shown at most.
+    /// Assumptions of results that the paper does not give: why such an item is shown at most.
     #[serde(default)]
     pub basis: BTreeMap<String, String>,
-    /// What is judged, in the order of the report.
+    /// Items that are judged, in the order of the report.
     pub item: Vec<Item>,
     /// Pictures, where no program draws them.
     #[serde(default)]
@@ -89,7 +88,7 @@ const fn yes() -> bool {
     true
 }
 
-/// How near values of a kind must be.
+/// Distance from the published value that is tolerated for a kind of figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tolerance {
@@ -107,7 +106,7 @@ pub struct Item {
     pub id: String,
     /// Where in the paper it is, as `table 1`, `figure 5` or `section 2.1`.
     pub place: String,
-    /// What it is about.
+    /// Subject of the item, in words.
     pub what: String,
     /// The published value.
     pub published: Option<f64>,
@@ -120,16 +119,16 @@ pub struct Item {
     pub tolerance: Option<String>,
     /// Ours, where the item is a value.
     pub ours: Option<f64>,
-    /// How far ours is from the published value, in per cent of it.
+    /// Distance of ours from the published value, in per cent of the value.
     pub off: Option<f64>,
-    /// What is checked, where the item is a statement.
+    /// Checks of figures, where the item is a statement.
     #[serde(default)]
     pub check: Vec<Check>,
-    /// How near to what is said here ours must come again, as a share; the engine's own results
-    /// move with the engine.
+    /// Tolerance within which ours must come again, as a share; the engine's own results move with
+    /// the engine.
     #[serde(default = "held")]
     pub held: f64,
-    /// What of [`Reference::basis`] it rests on, if it does.
+    /// Key in [`Reference::basis`] of the assumption that it rests on, if there is one.
     pub basis: Option<String>,
     /// Why ours is known to differ, if it is.
     pub differs: Option<String>,
@@ -163,18 +162,18 @@ const fn held() -> f64 {
 pub(crate) const SLIGHT: f64 = 1e-6;
 
 impl Check {
-    /// Whether a figure is within the bounds.
+    /// True if a figure is within the bounds.
     pub fn admits(&self, value: f64) -> bool {
         // Written so that a value that is no number is outside.
         self.min.is_none_or(|min| value >= min - SLIGHT) && self.max.is_none_or(|max| value <= max + SLIGHT)
     }
 
-    /// Whether a figure has come again.
+    /// True if a figure has come again.
     pub fn holds(&self, value: f64, held: f64) -> bool {
         comes_again(value, self.ours, held)
     }
 
-    /// What it claims.
+    /// Claim in words: the bounds with the unit.
     pub fn claim(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
         let bounds = match (self.min, self.max) {
@@ -189,12 +188,12 @@ impl Check {
 }
 
 impl Item {
-    /// Whether a value has come again.
+    /// True if a value has come again.
     pub fn holds(&self, value: f64) -> bool {
         self.ours.is_some_and(|ours| comes_again(value, ours, self.held))
     }
 
-    /// Whether a value is as far from the published one as the item says.
+    /// True if a value is as far from the published one as the item says.
     pub fn is_off_as_said(&self, value: f64) -> bool {
         let (Some(published), Some(said)) = (self.published, self.off) else { return false };
         let off = (value / published - 1.0) * 100.0;
@@ -223,7 +222,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// How far from the published value one of this item may be.
+    /// Distance from the published value that the item's value may have, as a share.
     pub fn share(&self, item: &Item) -> Option<f64> {
         Some(self.tolerance.get(item.tolerance.as_deref()?)?.share)
     }
@@ -281,7 +280,7 @@ fn check_statement(item: &Item) -> Result<()> {
     }
 }
 
-/// Whether a place in a paper is meant by `5`, `figure5` or `table 1`; a number alone is a
+/// True if a place in a paper is meant by `5`, `figure5` or `table 1`; a number alone is a
 /// figure's.
 pub fn is_meant(place: &str, by: &str) -> bool {
     let bare = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();

@@ -8,16 +8,16 @@ use std::path::Path;
 use std::sync::Mutex;
 use uts_record::reproduction::{Column, FORMAT, UnitFile};
 
-/// What makes the files of this version.
+/// Program and version that make the files of units.
 const MADE_BY: &str = concat!("uts-papers ", env!("CARGO_PKG_VERSION"));
 
-/// How to carry it out.
+/// Settings of a reproduction.
 pub struct Config<'a> {
     /// Where units are kept.
     pub dir: &'a Path,
     /// Cores to use, at least 1.
     pub jobs: usize,
-    /// Whether units that were kept are done again.
+    /// Units that were kept are done again.
     pub again: bool,
     /// Only these places, in the form of [`is_meant`]; all if there are none.
     pub places: &'a [String],

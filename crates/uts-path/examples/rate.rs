@@ -1,4 +1,4 @@
-//! How many packets a second a link carries, on one core, in virtual time.
+//! Number of packets a second that a link carries, on one core, in virtual time.
 //!
 //! `cargo run --release -p uts-path --example rate [PACKETS]`
 

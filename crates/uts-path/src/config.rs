@@ -1,4 +1,4 @@
-//! What a link is like: the values, their ranges, and the perfect link as the default.
+//! Settings of a link: the values, their ranges, and the perfect link as the default.
 
 use crate::error::SpecError;
 use crate::framing::Framing;
@@ -35,7 +35,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Whether a queue of this occupancy is within the limit.
+    /// True if a queue of this occupancy is within the limit.
     pub(crate) fn holds(self, packets: u64, bytes: u64) -> bool {
         match self {
             Buffer::Packets(limit) => packets <= limit,
@@ -45,7 +45,7 @@ impl Buffer {
     }
 }
 
-/// How packets are lost on the wire.
+/// Pattern of losses on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -89,9 +89,9 @@ pub enum JitterShape {
 pub struct Jitter {
     /// Each packet waits 0 to this much longer, in nanoseconds.
     pub max_ns: u64,
-    /// How the wait is distributed.
+    /// Distribution of the wait.
     pub shape: JitterShape,
-    /// Whether a packet may overtake another for it; if not, it waits for the one before.
+    /// A packet that waits less may overtake another; if not, it waits for the packet before.
     pub reorder: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Jitter {
 pub struct Reordering {
     /// Probability, 0 to 1.
     pub p: f64,
-    /// How much later such a packet arrives, in nanoseconds.
+    /// Additional delay of such a packet, in nanoseconds.
     pub extra_ns: u64,
 }
 
@@ -121,7 +121,7 @@ impl Default for Corruption {
     }
 }
 
-/// What a link is like. The default is perfect: infinitely fast, without delay or damage.
+/// Settings of a link. The default is perfect: infinitely fast, without delay or damage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
@@ -149,13 +149,13 @@ pub struct LinkConfig {
     pub corrupt: Corruption,
     /// Bytes that each packet costs beyond its own, as 28 for IPv4 and UDP headers.
     pub overhead_bytes: u32,
-    /// What the wire puts round each packet, overhead included; it takes time but no buffer.
+    /// Framing round each packet, overhead included; it takes time on the wire but no buffer.
     pub framing: Framing,
     /// Biggest packet that passes, overhead included; bigger ones vanish. `None` is any size.
     pub mtu_bytes: Option<u32>,
     /// Queue above which packets that can be marked (ECN, RFC 3168) are; `Unlimited` marks none.
     pub ecn_threshold: Buffer,
-    /// Whether the wire carries anything. If not, packets queue and depart as ever, and are lost.
+    /// The wire carries packets. If not, they queue and depart as ever, and are lost.
     pub up: bool,
 }
 
@@ -206,7 +206,7 @@ impl LinkConfig {
         }
     }
 
-    /// What the server is to do from `now_ns` on.
+    /// Supply of the server from `now_ns` on.
     pub(crate) fn supply(&self, now_ns: u64) -> Result<Supply, SpecError> {
         if let Some(opportunities) = &self.opportunities {
             return Ok(Supply::Opportunities(Playback::new(opportunities.trace()?, now_ns)));

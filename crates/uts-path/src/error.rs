@@ -6,7 +6,7 @@
 pub struct SpecError {
     /// The key or the piece of text that is wrong.
     pub at: String,
-    /// What is wrong with it, and the range that would be right.
+    /// Fault, and the range that would be right.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a packet costs on the wire: the framing that a kind of link puts round it.
+//! Cost of a packet on the wire: the framing that a kind of link puts round it.
 
 use crate::error::SpecError;
 use crc_fast::{CrcAlgorithm, Digest};

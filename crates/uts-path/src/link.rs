@@ -19,7 +19,7 @@ pub const MAX_HELD_BYTES: u64 = 1 << 30;
 /// Most packets that a link holds, queued and under way, for the same reason.
 pub const MAX_HELD_PACKETS: u64 = 1 << 22;
 
-/// What a link can carry: it may be copied, damaged and marked.
+/// A packet that a link can carry: it may be copied, damaged and marked.
 pub trait Payload: Clone {
     /// Flips bit `bit` of the packet, counted from 0 to 8 times the length given to `send`, less 1.
     fn flip_bit(&mut self, bit: usize);
@@ -58,13 +58,13 @@ impl Payload for Vec<u8> {
 /// A packet at the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery<T> {
-    /// What was sent, perhaps damaged.
+    /// The packet that was sent, perhaps damaged.
     pub payload: T,
     /// Its length as given to `send`, in bytes.
     pub len: usize,
     /// When it arrived; at or before the time of the poll.
     pub due_ns: u64,
-    /// Whether it is the second copy that the wire made of a packet.
+    /// The packet is the second copy, which the wire made.
     pub duplicate: bool,
     /// Its way through the queue.
     pub passage: Passage,
@@ -117,7 +117,7 @@ pub struct Link<T> {
     last_due_ns: u64,
     /// The highest number delivered, to see reordering.
     highest_delivered: Option<u64>,
-    /// What has left the queue and was not yet reported, if that is wanted.
+    /// Passages of packets that have left the queue and were not yet reported, if that is wanted.
     passages: Option<VecDeque<Passage>>,
 }
 
@@ -223,8 +223,8 @@ impl<T: Payload> Link<T> {
         Some(Delivery { payload, len, due_ns, duplicate: copy, passage })
     }
 
-    /// Whether to keep the passages for [`poll_passage`](Self::poll_passage). Off at the start.
-    /// What is kept grows until it is polled.
+    /// Turns the record of passages for [`poll_passage`](Self::poll_passage) on or off; off at the
+    /// start. The record grows until it is polled.
     pub fn record_passages(&mut self, record: bool) {
         self.passages = if record { Some(self.passages.take().unwrap_or_default()) } else { None };
     }

@@ -1,14 +1,14 @@
-//! What a packet met on its way through a link.
+//! Way of a packet through a link: its waits, its mark, its fate.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of a packet that was offered to a link.
+/// Fate of a packet that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is in the queue, or in a receive buffer before it. It may still be dropped later: on its
     /// way into the queue, by the queue discipline or on the wire.
     Queued {
-        /// Whether it was marked for congestion.
+        /// The packet was marked for congestion.
         marked: bool,
     },
     /// It was dropped.
@@ -78,7 +78,7 @@ pub struct Passage {
     pub started_ns: u64,
     /// When it left the queue: its last bit was transmitted, or it was dropped.
     pub left_ns: u64,
-    /// Whether it was marked for congestion.
+    /// The packet was marked for congestion.
     pub marked: bool,
     /// Why it was dropped, here or on the wire; `None` if it is on its way to the far end.
     pub dropped: Option<DropReason>,

@@ -40,7 +40,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a path is like; its directions have nothing in common but the schedule. The default is
+/// Settings of a path; its directions have nothing in common but the schedule. The default is
 /// perfect in both.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -96,7 +96,7 @@ pub struct Applied {
     pub at_ns: u64,
     /// To which link or links.
     pub target: Target,
-    /// What was changed.
+    /// Change that was made.
     pub change: Change,
 }
 
@@ -154,8 +154,8 @@ impl<T: Payload> Path<T> {
         self.link_mut(direction).poll_delivery(now_ns)
     }
 
-    /// Whether both links keep what [`poll_passage`](Self::poll_passage) tells; see
-    /// [`Link::record_passages`].
+    /// Turns the record of passages of both links, for [`poll_passage`](Self::poll_passage), on or
+    /// off; see [`Link::record_passages`].
     pub fn record_passages(&mut self, record: bool) {
         for direction in Direction::ALL {
             self.link_mut(direction).record_passages(record);

@@ -18,7 +18,7 @@ pub enum At {
 }
 
 impl At {
-    /// Whether it is known to come before another.
+    /// True if it is known to come before another.
     fn is_before(self, other: At) -> bool {
         match (self, other) {
             (At::Time(this), At::Time(other)) | (At::Bytes(this), At::Bytes(other)) => this < other,
@@ -70,11 +70,11 @@ impl Target {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scheduled {
-    /// When.
+    /// Time at which the change is due.
     pub at: At,
-    /// Where.
+    /// Links to change.
     pub target: Target,
-    /// What.
+    /// Settings that change, with their new values.
     pub change: Change,
 }
 

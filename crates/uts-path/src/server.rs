@@ -6,7 +6,7 @@ use crate::trace::{OPPORTUNITY_BYTES, Playback};
 const UNITS_PER_BIT: u128 = 1_000_000_000;
 const UNITS_PER_OPPORTUNITY: u64 = OPPORTUNITY_BYTES * 8_000_000_000;
 
-/// How bits come to be transmitted.
+/// Number of bits that may be transmitted.
 #[derive(Debug, Clone)]
 pub(crate) enum Supply {
     /// Any number at once.

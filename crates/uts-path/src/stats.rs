@@ -1,4 +1,4 @@
-//! What a link has done.
+//! Counters of a link's packets.
 
 use serde::{Deserialize, Serialize};
 

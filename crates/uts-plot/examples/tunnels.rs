@@ -18,7 +18,7 @@ const INKS: [Ink; 5] = [
     Ink { name: "fifth", light: "#8b939c", dark: "#8b939c" },
 ];
 
-/// What is shown: a work, a figure of it, and its name.
+/// Panels that are shown: a work, a figure of it, and its name.
 const PANELS: [(&str, &str, &str); 3] = [
     ("keystrokes", "p99_ms", "key, p99, ms"),
     ("page", "seconds", "page, s"),

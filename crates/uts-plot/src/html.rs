@@ -1,4 +1,4 @@
-//! What both pages are made with.
+//! Parts that both pages are made with.
 
 const HEAD: &str = include_str!("../assets/head.html");
 const SCRIPTS: &str = include_str!("../assets/scripts.html");

@@ -38,14 +38,14 @@ pub enum Vantage {
     Server,
 }
 
-/// What is known of the path of a connection; 0 is unknown.
+/// Figures that are known of the path of a connection; 0 is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// The congestion window.
     pub window_bytes: u64,
     /// The window at which slow start ends.
     pub threshold_bytes: u64,
-    /// What was sent and is not acknowledged.
+    /// Bytes that were sent and are not acknowledged.
     pub in_flight_bytes: u64,
     /// The smoothed round trip.
     pub rtt_smoothed: core::time::Duration,

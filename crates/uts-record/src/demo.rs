@@ -1,4 +1,4 @@
-//! What a demonstration leaves in `run.json`, and a report is made from.
+//! Data of a demonstration, which it leaves in `run.json`, and which a report is made from.
 //!
 //! Times are seconds since the client's first datagram entered the relay, unless their names say
 //! otherwise. Series are kept as columns of equal length.
@@ -32,7 +32,7 @@ pub struct Setting {
     pub unix_s: u64,
     /// `uts-lab` and its version.
     pub lab_version: String,
-    /// What `uts --version` says.
+    /// Answer of `uts --version`.
     pub uts_version: String,
     /// Processor, cores, memory, system.
     pub machine: Machine,
@@ -52,7 +52,7 @@ pub struct Setting {
     pub buffer_packets: Option<u64>,
 }
 
-/// What it ran on.
+/// Machine that it ran on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model.
@@ -74,7 +74,7 @@ pub struct FileFacts {
     pub bytes: u64,
     /// Its SHA-256 in hexadecimal, before it was sent.
     pub sha256: String,
-    /// Whether it was made from the seed.
+    /// The file was made from the seed.
     pub generated: bool,
 }
 
@@ -87,19 +87,19 @@ pub struct Run {
     pub commands: Vec<String>,
     /// Changes that the relay made.
     pub changes: Vec<PathChange>,
-    /// What the link that carried the data offered; the first step is at or before 0.
+    /// Rates and losses of the link that carried the data; the first step is at or before 0.
     pub link: Vec<LinkStep>,
     /// Exchanges of mechanisms, in the order in which they were asked for.
     pub exchanges: Vec<Exchange>,
     /// Profiles of the data's direction, each from when it was first reported.
     pub profiles: Vec<ProfileUse>,
-    /// What the sender reported while it ran.
+    /// Reports of the sender while it ran.
     pub progress: Progress,
-    /// What the receiver reported, if it does.
+    /// Reports of the receiver, if it makes any.
     pub received: Progress,
     /// Samples of the link that carried the data.
     pub queue: Queue,
-    /// What became of packets, as the sender saw it.
+    /// Fates of packets, as the sender saw them.
     pub trace: Trace,
     /// The outcome in figures.
     pub summary: Summary,
@@ -116,7 +116,7 @@ pub struct PathChange {
     pub change: String,
 }
 
-/// What a link offers from some time on.
+/// Rate and losses of a link from some time on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LinkStep {
     /// From when.
@@ -129,7 +129,7 @@ pub struct LinkStep {
     pub burst: f64,
 }
 
-/// How an exchange ended.
+/// Outcome of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -157,15 +157,15 @@ pub struct Exchange {
     pub t_s: f64,
     /// From the first request to the agreement, in milliseconds.
     pub took_ms: Option<f64>,
-    /// What was seen.
+    /// Observation that led to it, in words.
     pub seen: String,
-    /// What it changed.
+    /// Change that it makes, in words.
     pub changes: String,
-    /// What was expected of it.
+    /// Expectation of it, in words.
     pub expects: String,
-    /// What it brought; empty if nothing was reported.
+    /// Effect of it, in words; empty if nothing was reported.
     pub brought: String,
-    /// How it ended.
+    /// Outcome of the exchange.
     pub outcome: Outcome,
 }
 
@@ -206,7 +206,7 @@ pub struct Queue {
     pub bytes_delivered: Vec<u64>,
 }
 
-/// What became of packets, a series for each kind of event.
+/// Fates of packets, a series for each kind of event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Trace {
     /// Packets sent with data that had not been sent before, or with none.
@@ -243,7 +243,7 @@ pub struct Summary {
     pub is_cut_short: bool,
     /// Payload over duration, in bits per second.
     pub goodput_bps: f64,
-    /// What the link could have carried in that time, headers included; `None` if unlimited.
+    /// Bytes that the link could have carried in that time, headers included; `None` if unlimited.
     pub capacity_bytes: Option<f64>,
     /// The same less what its wire loses on average.
     pub capacity_after_loss_bytes: Option<f64>,
@@ -274,7 +274,7 @@ impl Summary {
 }
 
 impl Exchange {
-    /// Whether it concerns the data that the client sends, as the file is, and not the way back.
+    /// True if it concerns the data that the client sends, as the file is, and not the way back.
     pub fn governs_data(&self) -> bool {
         !matches!((self.end.as_str(), self.direction.as_str()), ("client", "in") | ("server", "out"))
     }

@@ -206,7 +206,7 @@ pub(crate) fn hold(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Whether a directory has files, and none of an experiment.
+/// True if a directory has files, and none of an experiment.
 fn is_foreign(path: &Path) -> Result<bool> {
     match fs::read_dir(path) {
         Ok(mut entries) => Ok(entries.any(|entry| entry.is_ok_and(|e| e.file_name() != LOCK))),

@@ -1,9 +1,9 @@
-//! How late a world in real time is, against its model.
+//! Lateness of a world in real time, against its model.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// How late packets were sent on, in microseconds.
+/// Lateness of packets that were sent on, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Lateness {
     /// Half of them less than this.
@@ -17,7 +17,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// What has been measured; all 0 if nothing has.
+    /// Values of a meter; all 0 if it has measured nothing.
     pub fn of(meter: &LatenessMeter) -> Self {
         Lateness {
             p50_us: meter.quantile_us(0.5),
@@ -51,12 +51,12 @@ impl LatenessMeter {
         }
     }
 
-    /// How many packets it has taken.
+    /// Number of packets that it has taken.
     pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, Histogram::len)
     }
 
-    /// What a share of the packets (0 to 1) was not later than, in microseconds; 0 of none.
+    /// Lateness that a share of the packets (0 to 1) did not exceed, in microseconds; 0 of none.
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         self.0.as_ref().map_or(0.0, |histogram| histogram.value_at_quantile(quantile) as f64 / 1e3)
     }

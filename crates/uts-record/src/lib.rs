@@ -1,13 +1,13 @@
-//! What an experiment and a demonstration leave on disk: the types, and who writes and reads them.
+//! Files that an experiment and a demonstration leave on disk: their types, writers and readers.
 //!
 //! An experiment leaves a [`directory`] with its [`plan`], a file for each [`run`], tables of
 //! [`samples`] beside it, and the [`measures`] of all runs. docs/lab.md describes it. A [`demo`]
 //! leaves one file.
 //!
 //! * [`merge`](mod@merge): the results of several directories in one.
-//! * [`reproduction`]: what was done of a paper.
+//! * [`reproduction`]: the results of a paper's reproduction.
 //! * [`table`]: reading a CSV file by the names of its columns.
-//! * [`lateness`]: how late a world in real time is, as it stands in what it leaves.
+//! * [`lateness`]: the lateness of a world in real time, as it stands in its files.
 
 #![forbid(unsafe_code)]
 

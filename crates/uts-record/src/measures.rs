@@ -13,12 +13,12 @@ const BEFORE: [&str; 6] = ["run", "world", "transport", "workload", "path", "mix
 /// Columns behind those of sweeps.
 const BEHIND: [&str; 7] = ["repetition", "seed", "flow", "measure", "value", "unit", "valid"];
 
-/// Whether a column is there whatever is swept, so that no sweep may be called so.
+/// True if a column is there whatever is swept, so that no sweep may be called so.
 pub fn is_column(name: &str) -> bool {
     BEFORE.contains(&name) || BEHIND.contains(&name)
 }
 
-/// What a line says of the run, beside the figure.
+/// Columns of a line that tell of the run, beside the figure.
 #[derive(Clone, Debug, Default)]
 pub struct About<'a> {
     /// The run's name.
@@ -39,7 +39,7 @@ pub struct About<'a> {
     pub repetition: u32,
     /// The seed.
     pub seed: u64,
-    /// Whether the figure may be believed.
+    /// The figure may be believed.
     pub is_valid: bool,
 }
 
@@ -103,13 +103,13 @@ pub struct Columns {
     pub sweeps: Vec<usize>,
     /// The flow; empty for the run as a whole.
     pub flow: usize,
-    /// What the figure is.
+    /// Name of the figure.
     pub measure: usize,
     /// Its value; empty if that is not known.
     pub value: usize,
     /// Its unit.
     pub unit: usize,
-    /// Whether it may be believed.
+    /// Validity of the figure: it may be believed.
     pub valid: usize,
 }
 

@@ -19,28 +19,28 @@ use std::path::{Path, PathBuf};
 /// The one world whose figures are the same on any machine.
 const VIRTUAL: &str = "sim";
 
-/// What of `run.json` differs between two times that a run is done in virtual time.
+/// Keys of `run.json` that differ between two times that a run is done in virtual time.
 const OF_THE_OCCASION: [&str; 2] = ["started_unix_s", "elapsed_s"];
 
-/// What recordings of packets are called. Keys are drawn afresh each time: the same packets leave,
-/// in other ciphers.
+/// Extension of recordings of packets. Keys are drawn afresh each time: the same packets leave, in
+/// other ciphers.
 const CIPHERED: &str = "pcap";
 
-/// What of `machine.json` differs between two looks at a machine.
+/// Key of `machine.json` that differs between two looks at a machine.
 const OF_THE_MOMENT: &str = "load_1_min";
 
-/// What there is of an experiment after a merge.
+/// Experiment after a merge.
 #[derive(Debug)]
 pub struct Merged<C> {
     /// All that is to be run.
     pub plan: Plan,
-    /// What has been run of it.
+    /// Records of the runs that were done.
     pub runs: HashMap<String, RunFile<C>>,
     /// The names of runs that no directory has, in the order of the plan.
     pub missing: Vec<String>,
     /// Runs that cannot be read: where they are, and why not.
     pub damaged: Vec<(PathBuf, String)>,
-    /// How many runs were left out that the plan does not name.
+    /// Number of runs that were left out, as the plan does not name them.
     pub others: usize,
 }
 
@@ -163,7 +163,7 @@ impl<C: DeserializeOwned> Source<C> {
         })
     }
 
-    /// Whether it is of the experiment that another is of.
+    /// Checks that it is of the experiment that another is of.
     fn is_of(&self, other: &Self) -> Result<()> {
         let files =
             [(EXPERIMENT_FILE, &self.experiment, &other.experiment), (PLAN_FILE, &self.plan, &other.plan)];
@@ -212,7 +212,7 @@ fn choose<C: DeserializeOwned>(plan: &Plan, sources: &[Source<C>]) -> Result<Has
     Ok(chosen)
 }
 
-/// Whether a run left the same in two directories.
+/// Checks that a run left the same in two directories.
 fn agree(id: &str, one: &Path, other: &Path) -> Result<()> {
     let runs = [one, other].map(|path| directory::run_path(path, id));
     let differ = |what: &str| {
@@ -236,7 +236,8 @@ fn agree(id: &str, one: &Path, other: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether two files have the same bytes, or of packets as many. They may be larger than memory.
+/// True if two files have the same bytes, or recordings of packets the same length. They may be
+/// larger than memory.
 fn are_same(one: &Path, other: &Path) -> std::io::Result<bool> {
     let kind = one.extension();
     let (one, other) = (File::open(one)?, File::open(other)?);
@@ -255,7 +256,7 @@ fn are_same(one: &Path, other: &Path) -> std::io::Result<bool> {
     Ok(others.next().is_none())
 }
 
-/// `machine.json` of the whole: that of the one machine, or `machines`, each once.
+/// `machine.json` of the whole: the file of the only machine, or `machines`, each once.
 fn machine<C>(sources: &[Source<C>]) -> Result<Vec<u8>> {
     let mut machines: Vec<&Value> = Vec::new();
     let lasting = |machine: &Value| {

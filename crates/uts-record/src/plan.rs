@@ -18,17 +18,17 @@ pub struct Plan {
     pub format: u32,
     /// The title of the experiment.
     pub title: String,
-    /// What it is to answer.
+    /// Question that it is to answer.
     pub question: Option<String>,
     /// The worlds, joined by `+`.
     pub world: Option<String>,
     /// All of them, if there are several.
     pub worlds: Vec<String>,
-    /// How often each case is run.
+    /// Number of runs of each case.
     pub repetitions: Option<u64>,
     /// The seed of the first repetition.
     pub seed: Option<u64>,
-    /// How hosts are joined.
+    /// Layout of hosts and paths.
     pub topology: serde_json::Value,
     /// Names of the transports, in the order of the file, as are the next three.
     pub transports: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub paths: Vec<String>,
     /// Names of the mixtures.
     pub mixtures: Vec<String>,
-    /// What is varied.
+    /// Settings that are varied.
     pub sweeps: Vec<Sweep>,
     /// Read one by one, so that one that is wrong does not hide the others.
     pub plots: Vec<serde_json::Value>,
@@ -51,13 +51,13 @@ pub struct Plan {
 pub struct Sweep {
     /// The name of its column.
     pub name: String,
-    /// What it changes, as the file says.
+    /// Key of the setting that it changes, as the file says.
     #[serde(default)]
     pub key: Option<String>,
-    /// What its numbers count, if all count the same.
+    /// Unit of its numbers, if all have the same.
     #[serde(default)]
     pub unit: Option<String>,
-    /// Whether all its values are numbers.
+    /// All its values are numbers.
     #[serde(default)]
     pub numeric: bool,
     /// Its values, in the order of the file.

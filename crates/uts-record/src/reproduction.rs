@@ -1,5 +1,5 @@
-//! What the reproduction of a paper leaves on disk: a file for each unit of its work, from which an
-//! interrupted one goes on.
+//! Files of the reproduction of a paper: one for each unit of its work, from which an interrupted
+//! reproduction goes on.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// The version of these files; others are done again.
 pub const FORMAT: u32 = 1;
 
-/// What a unit has left.
+/// Result of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitFile {
     /// [`FORMAT`].
     pub format: u32,
-    /// What made it: the program's version. What another has made is done again.
+    /// Program and version that made it. A file that another has made is done again.
     pub made_by: String,
     /// Columns of figures.
     pub series: BTreeMap<String, Column>,
@@ -47,7 +47,7 @@ fn path(dir: &Path, unit: &str) -> PathBuf {
 }
 
 impl UnitFile {
-    /// That of a unit, if it is there, whole, and made by `made_by`.
+    /// Reads the file of a unit, if it is there, whole, and made by `made_by`.
     pub fn read(dir: &Path, unit: &str, made_by: &str) -> Option<Self> {
         let file: UnitFile = serde_json::from_slice(&fs::read(path(dir, unit)).ok()?).ok()?;
         (file.format == FORMAT && file.made_by == made_by).then_some(file)

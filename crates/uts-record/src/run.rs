@@ -11,7 +11,7 @@ use uts_path::Stats;
 /// The file of a run.
 pub const RUN_FILE: &str = "run.json";
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
@@ -42,7 +42,7 @@ impl RunStatus {
 pub struct Figure {
     /// The flow that it is about; empty for the run as a whole.
     pub flow: String,
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
     /// Its value.
     pub value: f64,
@@ -62,11 +62,11 @@ impl Figure {
     }
 }
 
-/// How true to the model the world was.
+/// Fidelity of the world to its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fidelity {
-    /// How late departures were against the model, in microseconds: half of them less than this.
+    /// Lateness of departures against the model, in microseconds: half of them less than this.
     pub lateness_p50_us: Option<f64>,
     /// 90 % of them less than this.
     pub lateness_p90_us: Option<f64>,
@@ -105,7 +105,7 @@ pub struct LinkStats {
 pub struct Intervention {
     /// When, in seconds since the run began.
     pub t_s: f64,
-    /// What: `bottleneck both rate=2mbit`.
+    /// Settings that changed: `bottleneck both rate=2mbit`.
     pub change: String,
 }
 
@@ -117,26 +117,26 @@ pub struct RunFile<C> {
     /// The run's name.
     #[serde(default)]
     pub id: String,
-    /// How it ended.
+    /// Outcome of the run.
     pub status: RunStatus,
     /// Why, unless it is ok.
     pub why: Option<String>,
     /// Why earlier attempts were invalid.
     #[serde(default)]
     pub attempts: Vec<String>,
-    /// What was run: the lab's own, of which a report needs nothing.
+    /// Case that was run: the lab's own, of which a report needs nothing.
     pub case: C,
     /// When it began, in seconds since 1970.
     #[serde(default)]
     pub started_unix_s: f64,
-    /// How long it took, in real time.
+    /// Time that it took, in real time.
     pub elapsed_s: Option<f64>,
     /// The program that ran it.
     pub version: Option<String>,
     /// Its figures.
     #[serde(default)]
     pub measures: Vec<Figure>,
-    /// How true the world was.
+    /// Fidelity of the world.
     pub fidelity: Option<Fidelity>,
     /// Processor time.
     #[serde(default)]
@@ -147,7 +147,7 @@ pub struct RunFile<C> {
     /// Changes by hand.
     #[serde(default)]
     pub interventions: Vec<Intervention>,
-    /// What else should be known.
+    /// Remarks on the run.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -36,9 +36,9 @@ pub struct TcpState {
     pub window_segments: u64,
     /// The slow-start threshold, once there is one.
     pub threshold_segments: Option<u32>,
-    /// What the peer is ready to take.
+    /// Bytes that the peer is ready to take.
     pub send_window_bytes: u64,
-    /// What this end is ready to take.
+    /// Bytes that this end is ready to take.
     pub receive_window_bytes: u64,
     /// The smoothed round-trip time.
     pub rtt_ms: f64,
@@ -269,7 +269,7 @@ sample_row! {
         #[serde(default)]
         in_flight_bytes: Option<f64>,
     }
-    /// What an end has in flight.
+    /// State of an end's sending: its window, and its bytes in flight.
     Window: "window.csv" ["t_s", "flow", "window_bytes", "in_flight_bytes", "rtt_ms"] {
         /// When, in seconds since the run began.
         t_s: f64,
@@ -280,7 +280,7 @@ sample_row! {
         end: String,
         /// The congestion window.
         window_bytes: Option<f64>,
-        /// What is in flight.
+        /// Bytes in flight.
         in_flight_bytes: Option<f64>,
         /// The smoothed round-trip time.
         rtt_ms: Option<f64>,
@@ -288,7 +288,7 @@ sample_row! {
         #[serde(default)]
         threshold_bytes: Option<f64>,
     }
-    /// What has arrived so far.
+    /// Bytes that have arrived so far.
     Delivered: "goodput.csv" ["t_s", "flow", "delivered_bytes"] {
         /// When, in seconds since the run began.
         t_s: f64,
@@ -307,7 +307,7 @@ sample_row! {
         packets: Option<f64>,
         /// Bytes in it.
         bytes: Option<f64>,
-        /// How long that packet was in it.
+        /// Time that this packet was in the queue.
         sojourn_ms: Option<f64>,
     }
     /// A message, a request or a keystroke.
@@ -316,12 +316,12 @@ sample_row! {
         t_s: f64,
         /// Of which flow.
         flow: String,
-        /// How long it took; `None` if it was lost.
+        /// Time that it took; `None` if it was lost.
         latency_ms: Option<f64>,
-        /// How long it may take.
+        /// Time that it may take.
         deadline_ms: Option<f64>,
     }
-    /// What UTS says of an exchange of mechanisms.
+    /// Report of UTS on an exchange of mechanisms.
     Exchange: "exchanges.csv" ["t_s", "line"] {
         /// When, in seconds since the run began.
         t_s: f64,

@@ -1,4 +1,4 @@
-//! Who is compared: the profile that adapts, its own first profile, and fixed profiles.
+//! Contenders: the profile that adapts, its own first profile, and fixed profiles.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ pub const FIXED: &[Fixed] = &[
     fixed("bbr-once+rs", &[("congestion", "bbr"), ("fec", "reed-solomon"), ("retransmission", "none")]),
 ];
 
-/// Who carries a scenario.
+/// Profile that carries a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// What adapts.
+    /// Profile that adapts.
     Adaptive,
-    /// What it begins with, and never leaves.
+    /// First profile of [`Contender::Adaptive`], which is never left.
     First,
     /// One of [`FIXED`], by its place.
     Fixed(usize),
@@ -59,7 +59,7 @@ impl Contender {
         }
     }
 
-    /// How UTS is set for it.
+    /// Settings of UTS for it.
     pub fn transport(self) -> TransportSpec {
         let mechanisms = match self {
             Contender::Adaptive | Contender::First => &[],

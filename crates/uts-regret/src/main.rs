@@ -14,7 +14,7 @@ use uts_regret::contender::Contender;
 use uts_regret::scenario::{self, Scenario};
 use uts_regret::{page, run};
 
-/// How far the adaptive profile is from the best fixed one, over scenarios in virtual time.
+/// Distance of the adaptive profile from the best fixed profile, over scenarios in virtual time.
 #[derive(Debug, Parser)]
 #[command(name = "uts-regret", version)]
 struct Arguments {
@@ -24,7 +24,7 @@ struct Arguments {
     /// Only scenarios whose names contain this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// How many scenarios are drawn beside those that have names
+    /// Number of scenarios that are drawn beside those that have names
     #[arg(long, value_name = "N", default_value_t = 30)]
     drawn: u64,
     /// Leave out the scenarios that have names
@@ -33,7 +33,7 @@ struct Arguments {
     /// Compare with the first profile alone: tells harm, and no regret, in a sixth of the time
     #[arg(long)]
     first_only: bool,
-    /// How often each is run, with as many seeds
+    /// Number of runs of each, with as many seeds
     #[arg(long, value_name = "N", default_value_t = 2)]
     seeds: u64,
     /// Threads; one for each processor unless it is said

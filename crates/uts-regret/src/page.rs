@@ -41,7 +41,7 @@ pub fn line(outcome: &Outcome) -> String {
     )
 }
 
-/// What the halves come to, as text.
+/// Summary of each half, as text.
 pub fn summary_lines(outcomes: &[Outcome]) -> Vec<String> {
     let line = |(name, summary): (&str, Option<Summary>)| {
         summary.map(|s| {

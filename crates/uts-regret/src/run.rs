@@ -12,10 +12,10 @@ use uts_end::Role;
 use uts_sim_world::{self as sim, Recorder, SimCase, SimFlow, SimLink, SimRecord};
 use uts_traffic::measure::Sample;
 
-/// How long a flow may take to connect, and as long again for its workload.
+/// Time that a flow may take to connect, and as long again for its workload.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What came of a scenario.
+/// Outcome of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
@@ -43,7 +43,7 @@ impl Outcome {
         self.of(Contender::Adaptive)
     }
 
-    /// That of what it begins with.
+    /// Utility of the profile that it begins with.
     pub fn first(&self) -> f64 {
         self.of(Contender::First)
     }
@@ -54,8 +54,8 @@ impl Outcome {
         fixed.copied().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or(("none", 0.0))
     }
 
-    /// What adapts, as a multiple of the best fixed profile. Where that is worth nothing there is
-    /// nothing to lose.
+    /// Utility of the adaptive profile, as a multiple of the best fixed profile's. Where that is
+    /// worth nothing there is nothing to lose.
     pub fn score(&self) -> f64 {
         ratio(self.adaptive(), self.best().1)
     }
@@ -68,7 +68,7 @@ impl Outcome {
         is_much.then(|| ((self.adaptive() - first) / (best - first)).clamp(-1.0, 1.0))
     }
 
-    /// What adapts, as a multiple of what it begins with.
+    /// Utility of the adaptive profile, as a multiple of the first profile's.
     pub fn against_first(&self) -> f64 {
         ratio(self.adaptive(), self.first())
     }
@@ -187,12 +187,12 @@ fn one(scenario: &Scenario, contenders: &[Contender], seeds: &[u64]) -> Result<O
     })
 }
 
-/// What outcomes come to together.
+/// Summary of outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many there are.
+    /// Number of scenarios.
     pub scenarios: usize,
-    /// How many are at least 5 % worse than what they began with.
+    /// Number of outcomes that are at least 5 % worse than the first profile's.
     pub harmed: usize,
     /// The worst of them all against what it began with.
     pub worst_against_first: f64,
@@ -200,7 +200,7 @@ pub struct Summary {
     pub to_gain: usize,
     /// The mean share of it that was gained; 1 where there was nothing.
     pub gained: f64,
-    /// How many score 0.95 or more.
+    /// Number of outcomes that score 0.95 or more.
     pub good: usize,
     /// The worst score.
     pub worst: f64,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use uts_path::PathConfig;
 use uts_traffic::workload::Workload;
 
-/// What an application does.
+/// Work of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// One large file: as much as arrives in some seconds.
@@ -56,8 +56,8 @@ impl Service {
         }
     }
 
-    /// What it does over a path of this rate (bit/s, of the way there) and one-way delay. What
-    /// lasts goes on for `lasting`.
+    /// Workload over a path of this rate (bit/s, of the way there) and one-way delay. A workload
+    /// that lasts goes on for `lasting`.
     fn workload(self, rate_bps: f64, delay: Duration, lasting: Duration) -> Workload {
         let ms = Duration::from_millis;
         let messages = |every: u64, bytes: u64, time: u64| Workload::Messages {
@@ -105,9 +105,9 @@ pub struct Scenario {
     pub name: String,
     /// The service.
     pub service: Service,
-    /// What it does.
+    /// Workload of the service.
     pub workload: Workload,
-    /// What it goes over, as text: way there, way back, changes.
+    /// Path that it goes over, as text: way there, way back, changes.
     pub path_text: [String; 3],
     /// The same.
     pub path: PathConfig,
@@ -254,7 +254,7 @@ const NAMED: &[Named] = &[
     },
 ];
 
-/// How long what lasts goes on.
+/// Time that a workload that lasts goes on.
 const LASTING: Duration = Duration::from_secs(20);
 
 /// The scenarios that may be looked at.

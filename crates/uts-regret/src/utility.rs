@@ -14,7 +14,7 @@ pub const fn figure(service: Service) -> (&'static str, bool) {
     }
 }
 
-/// What a run with these figures is worth. One that did not finish has no figure, and is worth
+/// Utility of a run with these figures. A run that did not finish has no figure, and is worth
 /// nothing.
 pub fn of(service: Service, measures: &[Measure]) -> f64 {
     let (name, less_is_better) = figure(service);

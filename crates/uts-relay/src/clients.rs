@@ -1,4 +1,4 @@
-//! Who uses the relay.
+//! Clients of the relay.
 
 use super::socket::Socket;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ pub(super) struct Clients {
     upstream_addr: SocketAddr,
 }
 
-/// What became of a search for a client.
+/// Result of a search for a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Known(ClientId),

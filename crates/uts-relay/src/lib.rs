@@ -37,10 +37,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use uts_path::{Change, LinkConfig, PathConfig, SpecError, Target};
 
-/// What IPv4 and UDP headers add to a datagram: the overhead unless the settings say otherwise.
+/// Bytes of IPv4 and UDP headers on a datagram: the overhead unless the settings say otherwise.
 pub const IP_UDP_OVERHEAD_BYTES: u32 = 28;
 
-/// What a relay is to do.
+/// Settings of a relay.
 #[derive(Debug, Clone)]
 pub struct RelayConfig {
     /// Where clients send to; port 0 lets the system choose.
@@ -53,7 +53,7 @@ pub struct RelayConfig {
     pub seed: u64,
     /// File for samples of both queues, in CSV; the changes go to a file beside it.
     pub record: Option<PathBuf>,
-    /// Whether the samples are of each datagram, as it has left the queue, instead of every 10 ms.
+    /// Samples are of each datagram, as it has left the queue, instead of every 10 ms.
     pub each: bool,
     /// Most clients at a time; datagrams of others are refused and counted.
     pub max_clients: usize,
@@ -96,7 +96,7 @@ pub enum RelayError {
     Listen {
         /// The address asked for.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
     /// The path is not valid.
@@ -107,7 +107,7 @@ pub enum RelayError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
     /// Waiting for datagrams failed, or the thread could not be made.
@@ -118,7 +118,7 @@ pub enum RelayError {
     Ended,
 }
 
-/// What a relay tells of while it runs. Times are seconds since its start.
+/// Event of a relay, told while it runs. Times are seconds since its start.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RelayEvent {
     /// The path was changed.
@@ -127,7 +127,7 @@ pub enum RelayEvent {
         t_s: f64,
         /// Which links.
         target: Target,
-        /// What.
+        /// New settings of the links.
         change: Change,
     },
     /// A client has sent its first datagram.
@@ -199,7 +199,7 @@ impl RelayHandle {
         Ok(self.ask(|reply| Command::Set { target, change, reply })??)
     }
 
-    /// What the relay has done so far.
+    /// Counters of the relay so far.
     ///
     /// # Errors
     /// The relay has ended.

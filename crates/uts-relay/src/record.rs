@@ -85,7 +85,7 @@ impl Recorder {
         self.next_ns
     }
 
-    /// Whether it wants each datagram.
+    /// True if it wants each datagram.
     pub(super) fn takes_each(&self) -> bool {
         self.next_ns.is_none()
     }

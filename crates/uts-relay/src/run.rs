@@ -23,14 +23,14 @@ use thread_priority::{
 use uts_path::{Change, Direction, Path, Payload, SpecError, Target};
 use uts_record::lateness::{Lateness, LatenessMeter};
 
-/// How often idle clients are looked for, and the record is flushed.
+/// Interval at which idle clients are looked for, and the record is flushed.
 const HOUSEKEEPING_NS: u64 = 1_000_000_000;
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 4;
 /// Low among real-time priorities (1 to 99): before ordinary threads, after the system's own.
 const REAL_TIME_PRIORITY: u8 = 10;
 
-/// What the handle asks of the thread.
+/// Command of the handle to the thread.
 #[derive(Debug)]
 pub(super) enum Command {
     Set { target: Target, change: Change, reply: Sender<Result<(), SpecError>> },

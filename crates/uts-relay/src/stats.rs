@@ -1,11 +1,11 @@
-//! What a relay has done, and how punctually.
+//! Counters of a relay, and its punctuality.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use uts_path::Stats;
 use uts_record::lateness::Lateness;
 
-/// What a relay has done since its start.
+/// Counters of a relay since its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RelayStats {
     /// Seconds since the start.
@@ -14,7 +14,7 @@ pub struct RelayStats {
     pub forward: Stats,
     /// The link to clients.
     pub backward: Stats,
-    /// How late datagrams were sent on, against the instant that the path gave.
+    /// Lateness of datagrams that were sent on, against the instant that the path gave.
     pub lateness: Lateness,
     /// Clients now.
     pub clients: u64,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use uts_path::{PathConfig, Target};
 use uts_relay::{Relay, RelayConfig, RelayError, RelayEvent, RelayHandle, default_link};
 
-/// How long to wait for what should come.
+/// Longest wait for a datagram, or for counters to rise.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An address that sends back all it gets, until this is dropped.

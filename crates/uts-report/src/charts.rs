@@ -1,4 +1,4 @@
-//! What the page's charts show, as JSON for `assets/report.js`.
+//! Data of the page's charts, as JSON for `assets/report.js`.
 
 use super::summary::compared;
 use serde::Serialize;
@@ -15,7 +15,7 @@ const LINE_POINTS_MAX: usize = 6_000;
 pub(super) const ROUND_TRIPS: &str = "Round trip";
 /// The chart that is left out if packets were not traced.
 pub(super) const DETAIL: &str = "detail";
-/// What it shows, in round trips about the first change of the path.
+/// Stretch of time that it shows, in round trips about the first change of the path.
 const DETAIL_RTTS_BEFORE: f64 = 2.0;
 const DETAIL_RTTS_AFTER: f64 = 12.0;
 /// Throughput is averaged over at least this time, and a hundred times over the longest run.
@@ -29,16 +29,16 @@ pub(super) struct Charts {
     phases: Vec<Phase>,
     marks: Vec<Mark>,
     charts: Vec<Chart>,
-    /// How long throughput is averaged over.
+    /// Time that throughput is averaged over.
     #[serde(skip)]
     pub bin_s: f64,
     /// The charts' series that were thinned: their names, and how many packets a point stands for.
     #[serde(skip)]
     pub thinned: Vec<(&'static str, usize)>,
-    /// Whether there is a chart of the packets about the first change of the path.
+    /// There is a chart of the packets about the first change of the path.
     #[serde(skip)]
     pub has_detail: bool,
-    /// Whether packets were traced.
+    /// Packets were traced.
     #[serde(skip)]
     pub traced: bool,
 }
@@ -65,10 +65,10 @@ struct Mark {
 struct Chart {
     id: &'static str,
     y_label: &'static str,
-    /// What it reaches over at first.
+    /// Stretch of time that it shows at first.
     from_s: f64,
     end_s: f64,
-    /// Whether it is an excerpt, which keeps to its own stretch of time and values.
+    /// It is an excerpt, which keeps to its own stretch of time and values.
     excerpt: bool,
     unit: &'static str,
     series: Vec<Series>,
@@ -276,7 +276,8 @@ fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'st
     }
 }
 
-/// How far acknowledgements reach; by the sender's reports if packets were not traced.
+/// Reach of acknowledgements, in megabytes over time; by the sender's reports if packets were not
+/// traced.
 fn acknowledged(run: &Run) -> Vec<(f64, f64)> {
     let trace = &run.trace;
     let traced = locate(&trace.acked, &positions(&[&trace.sent, &trace.repeat]));

@@ -11,7 +11,7 @@ pub struct Row {
     pub values: Vec<String>,
 }
 
-/// How a value is missing.
+/// Text of a missing value.
 pub const MISSING: &str = "–";
 
 type Value = fn(&Run) -> String;

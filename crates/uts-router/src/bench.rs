@@ -1,5 +1,5 @@
-//! How exact and how fast RouterPC is on this machine: a table for people to read. Nothing is
-//! asserted. Other work on the machine shows in it.
+//! Benchmark of RouterPC on this machine: its exactness and its speed, in a table for people to
+//! read. Nothing is asserted. Other work on the machine shows in it.
 
 use super::config::TestbedConfig;
 use super::error::RouterError;

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// One thing that a testbed needs, or is better with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What it is.
+    /// Name of the thing.
     pub name: String,
-    /// Whether there is no testbed without it.
+    /// There is no testbed without it.
     pub required: bool,
-    /// Whether it is there.
+    /// The machine has it.
     pub ok: bool,
-    /// What was found.
+    /// Finding in words.
     pub why: String,
     /// The one command that would help; empty if all is well.
     pub remedy: String,

@@ -1,4 +1,4 @@
-//! What a testbed is to be.
+//! Settings of a testbed.
 
 use super::error::RouterError;
 use super::fidelity::Bounds;
@@ -17,32 +17,32 @@ const FAST_BPS: u64 = 500_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TestbedConfig {
-    /// How hosts and paths are connected.
+    /// Layout of hosts and paths.
     pub topology: Topology,
     /// The paths, as many as the topology has. Forward is from the lower node to the higher. A
     /// link's lengths are those of IP packets. `overhead` or a framing says what a frame adds.
     pub paths: Vec<PathConfig>,
     /// Seed of all random decisions.
     pub seed: u64,
-    /// What to write, if anything.
+    /// Records to write, if any.
     pub record: Option<RecordConfig>,
-    /// Whether hosts hand over super-packets (TSO, GSO, UDP segmentation). This is far cheaper, but
-    /// up to 45 packets then reach RouterPC at one instant, as from an infinitely fast network
-    /// card. Without it, and if buffers are tiny, each comes by itself.
+    /// Hosts hand over super-packets (TSO, GSO, UDP segmentation). This is far cheaper, but up to
+    /// 45 packets then reach RouterPC at one instant, as from an infinitely fast network card.
+    /// Without it, and if buffers are tiny, each comes by itself.
     pub offload: bool,
     /// Rate of the access link from each host, 1 to 10^13 bit/s, before the first queue. It spaces
     /// packets that come at one instant. `None` is infinite. Its queue is not bounded.
     pub access_rate_bps: Option<u64>,
     /// MTU of hosts' interfaces, 576 to 65535 (with IPv6, at least 1280).
     pub mtu_bytes: u32,
-    /// Whether hosts have IPv6 addresses, too. Then they send a little of their own.
+    /// Hosts have IPv6 addresses, too. Then they send a little of their own.
     pub ipv6: bool,
-    /// Whether senders of packets that exceed a link's MTU get an ICMP message (RFC 1191), as from
-    /// a router. Otherwise such packets vanish.
+    /// Senders of packets that exceed a link's MTU get an ICMP message (RFC 1191), as from a
+    /// router. Otherwise such packets vanish.
     pub tell_too_big: bool,
     /// Settings of the kernel on every host, as `("net.ipv4.tcp_rmem", "4096 131072 67108864")`.
     pub sysctls: Vec<(String, String)>,
-    /// What the run may deviate.
+    /// Bounds within which the run may deviate from its model.
     pub bounds: Bounds,
     /// If the next packet is due within this many microseconds, RouterPC stays awake. This is more
     /// punctual, but takes a core under load. If sleeps overrun by more, the value rises with them,
@@ -50,8 +50,7 @@ pub struct TestbedConfig {
     pub spin_us: u32,
     /// The program that has `router supervise` as a subcommand; this program if `None`.
     pub program: Option<PathBuf>,
-    /// Whether programs on hosts share the caller's terminal, as a shell must. Ctrl-C then reaches
-    /// them.
+    /// Programs on hosts share the caller's terminal, as a shell must. Ctrl-C then reaches them.
     pub foreground: bool,
 }
 
@@ -83,7 +82,7 @@ impl TestbedConfig {
         TestbedConfig { paths: vec![path], ..TestbedConfig::default() }
     }
 
-    /// Whether a path carries so much that RouterPC has no time for the hosts' work of receiving.
+    /// True if a path carries so much that RouterPC has no time for the hosts' work of receiving.
     pub(super) fn is_fast(&self) -> bool {
         let is_fast = |link: &LinkConfig| {
             link.opportunities.is_none() && link.rate_bps.is_none_or(|bps| bps > FAST_BPS)
@@ -149,7 +148,7 @@ impl TestbedConfig {
     }
 }
 
-/// What to write while a testbed runs. All times `t_s` are seconds since
+/// Records to write while a testbed runs. All times `t_s` are seconds since
 /// [`begin`](super::Testbed::begin), or since the start if that was not called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! What this machine permits, and the one command that would permit the rest.
+//! Abilities of this machine, and the command that would permit each that is missing.
 
 use super::check::Check;
 use super::config::TestbedConfig;
@@ -73,7 +73,7 @@ fn testbed(config: &TestbedConfig) -> Check {
     check("hosts in namespaces", true, found)
 }
 
-/// What would make namespaces possible, from what stands in their way.
+/// Command that would make namespaces possible, from what stands in their way.
 fn remedy(why: &str) -> String {
     let setting = |file: &str| std::fs::read_to_string(Path::new("/proc/sys").join(file)).unwrap_or_default();
     let is = |file: &str, value: &str| setting(file).trim() == value;

@@ -15,9 +15,9 @@ pub enum RouterError {
     /// The system did not do what it was asked.
     #[error("cannot {what}: {cause}")]
     System {
-        /// What it was asked.
+        /// Task that it was given.
         what: String,
-        /// What it said.
+        /// Error that it returned.
         cause: io::Error,
     },
     /// The record cannot be written.

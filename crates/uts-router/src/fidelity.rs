@@ -1,10 +1,10 @@
-//! How true to its model a run was.
+//! Fidelity of a run to its model.
 
 use serde::{Deserialize, Serialize};
 use uts_path::Stats;
 use uts_record::lateness::Lateness;
 
-/// What a run may deviate from its model and still count.
+/// Bounds within which a run may deviate from its model and still count.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bounds {
@@ -57,11 +57,11 @@ impl LostOutside {
     }
 }
 
-/// What a run was like, against what it was to be.
+/// Deviations of a run from its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fidelity {
-    /// How late packets were: the instant at which the kernel had taken them, less the instant of
-    /// the model.
+    /// Lateness of packets: the instant at which the kernel had taken them, less the instant of the
+    /// model.
     pub lateness: Lateness,
     /// Packets sent on; lateness is theirs.
     pub packets: u64,
@@ -73,14 +73,14 @@ pub struct Fidelity {
     pub not_recorded: u64,
     /// Processor time of the thread that forwards, in seconds.
     pub cpu_s: f64,
-    /// How long the run was, in seconds.
+    /// Time that the run took, in seconds.
     pub elapsed_s: f64,
-    /// How far the system's clock was set during the run, in seconds. Its steady adjustment is not
-    /// counted.
+    /// Time by which the system's clock was set during the run, in seconds. Its steady adjustment
+    /// is not counted.
     pub clock_step_s: f64,
-    /// Whether the run is within its bounds.
+    /// The run is within its bounds.
     pub is_valid: bool,
-    /// What was beyond its bound, a sentence each; empty if it is valid.
+    /// Deviations beyond their bounds, a sentence each; empty if it is valid.
     pub why: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl Fidelity {
     }
 }
 
-/// What the links of a path have done.
+/// Counters of the links of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PathStats {
     /// From the host of the lower number.

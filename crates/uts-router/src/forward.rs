@@ -30,15 +30,15 @@ use std::time::Duration;
 use uts_path::{Change, Direction, Target};
 use uts_record::lateness::{Lateness, LatenessMeter};
 
-/// How long a host that is behind is waited for.
+/// Time that a host that is behind is waited for.
 const PATIENCE_NS: u64 = 5_000_000;
 
-/// How long it is given at a time.
+/// Time that it is given at once.
 const PATIENCE_AT_A_TIME: Duration = Duration::from_micros(20);
 
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 8;
-/// How often clocks are compared, and records flushed.
+/// Interval at which clocks are compared, and records flushed.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// With a real-time priority, the thread rests after having been awake for this long, even if
 /// packets are due. Otherwise the kernel would stop it for 50 ms in each second to give others a
@@ -47,7 +47,7 @@ const AWAKE_NS_MAX: u64 = 1_000_000;
 /// For this long; with the above, 8 % of the time, where the kernel wants 5 %.
 const REST_NS: u64 = 80_000;
 
-/// What is asked of the thread.
+/// Command to the thread.
 #[derive(Debug)]
 pub(super) enum Command {
     Set {
@@ -62,7 +62,7 @@ pub(super) enum Command {
     Finish,
 }
 
-/// What a run has left.
+/// Counters of a run that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub paths: Vec<PathStats>,
@@ -92,7 +92,7 @@ struct Port {
     leaving: VecDeque<(u64, Packet)>,
 }
 
-/// What is counted from one beginning to the end.
+/// Counters and records from one beginning to the end.
 #[derive(Debug)]
 struct Run {
     network: Network,
@@ -101,7 +101,7 @@ struct Run {
     begun_ns: u64,
     /// Processor time at the beginning.
     cpu_ns: u64,
-    /// How far the system's clock was from the steady one, at the beginning.
+    /// Offset of the system's clock from the steady clock, at the beginning.
     clock_offset_ns: i128,
     clock_step_ns: i128,
     not_read: u64,

@@ -127,7 +127,7 @@ fn flow_of(ip: &[u8]) -> u64 {
     all.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// What the frame carries.
+/// Protocol that the frame carries.
 pub(super) fn ethertype(bytes: &[u8]) -> Option<u16> {
     bytes.get(IP_AT - 2..IP_AT)?.try_into().ok().map(u16::from_be_bytes)
 }

@@ -1,4 +1,4 @@
-//! Whether [`split`] does what the kernel does: random super-packets go through both.
+//! Check of [`split`] against the kernel: random super-packets go through both.
 
 use super::error::RouterError;
 use super::frame::{VnetHeader, complete_checksum, fold, sum_of};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::process::Stdio;
 
-/// What `gso-check` has seen.
+/// Counts of `gso-check`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segmented {
     /// Super-packets.
@@ -91,7 +91,7 @@ fn collect(batch: &mut ReceiveBatch, socket: &PacketSocket, count: usize) -> io:
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
-/// What a random super-packet is like.
+/// Properties of a random super-packet.
 #[derive(Debug)]
 struct Kind {
     tcp: bool,

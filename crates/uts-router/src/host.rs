@@ -115,7 +115,7 @@ impl Host {
     }
 }
 
-/// What hosts themselves count as lost.
+/// Losses that hosts themselves count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct HostLosses {
     pub in_sockets: u64,
@@ -192,7 +192,7 @@ fn set_sysctl(name: &str, value: &str) -> Result<(), RouterError> {
     }
 }
 
-/// What `ip` is to do on a host. Neighbours are known, so that nobody asks for them.
+/// Commands of `ip` on a host. Neighbours are known, so that nobody asks for them.
 fn batch(number: usize, config: &TestbedConfig) -> String {
     let mut text = String::from("link set lo up\n");
     // Writing to a String does not fail.
@@ -221,7 +221,7 @@ fn ethernet_text(host: usize) -> String {
     ethernet_of(host).map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Whether a veth interface lets packets wait for a slow peer, instead of dropping them. This needs
+/// True if a veth interface lets packets wait for a slow peer, instead of dropping them. This needs
 /// Linux 6.16 and a queue.
 pub(super) fn veth_waits() -> bool {
     let release = rustix::system::uname();

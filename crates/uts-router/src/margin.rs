@@ -1,4 +1,4 @@
-//! How long before a packet is due the data path has to be awake.
+//! Margin of time by which the data path is awake before a packet is due.
 
 /// The most that it is awake before a packet is due, however late it has been woken.
 const MARGIN_NS_MAX: u64 = 200_000;
@@ -10,8 +10,9 @@ const SPARE_NS: u64 = 20_000;
 /// hundred, one is remembered until the next.
 const FORGOTTEN: u64 = 256;
 
-/// How long before a packet is due to be woken. Sleeps last longer than requested, by 50 us on a
-/// virtual machine, and by some hundreds once in a while. The recent excess is added to the margin.
+/// Time by which to be awake before a packet is due. Sleeps last longer than requested, by 50 us on
+/// a virtual machine, and by some hundreds once in a while. The recent excess is added to the
+/// margin.
 #[derive(Debug)]
 pub(super) struct Margin {
     least_ns: u64,

@@ -24,7 +24,7 @@ pub(super) struct Network {
     topology: Topology,
     paths: Vec<Path<Packet>>,
     arrivals: Vec<Arrival>,
-    /// Whether senders of packets beyond an MTU are told by ICMP.
+    /// Senders of packets beyond an MTU are told by ICMP.
     tell_too_big: bool,
     /// Frames for an Ethernet address that no host has.
     astray: u64,
@@ -62,13 +62,13 @@ impl Network {
         self.paths.len()
     }
 
-    /// Whether a framing looks at packets' bytes.
+    /// True if a framing looks at packets' bytes.
     pub(super) fn sees_bytes(&self) -> bool {
         let framings = self.paths.iter().flat_map(|p| Direction::ALL.map(|d| p.config(d).framing));
         framings.into_iter().any(|f| matches!(f, Framing::Slip | Framing::Ppp { .. }))
     }
 
-    /// Whether to keep what [`take_passages`](Self::take_passages) tells.
+    /// Turns the record of passages for [`take_passages`](Self::take_passages) on or off.
     pub(super) fn record_passages(&mut self, record: bool) {
         self.paths.iter_mut().for_each(|path| path.record_passages(record));
     }

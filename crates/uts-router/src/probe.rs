@@ -16,12 +16,12 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, U
 use std::time::{Duration, Instant};
 use uts_end::output::Output;
 
-/// How long a probe waits for others.
+/// Time that a probe waits for others.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes in front of a datagram: its number.
 const NUMBER_BYTES: usize = 8;
 
-/// What a probe is to do.
+/// Task of a probe.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Probe {
     /// Take one TCP connection, read it to its end, and answer with the sum of what came
@@ -36,7 +36,7 @@ pub enum Probe {
     TcpSend {
         /// Where to
         to: SocketAddr,
-        /// How many bytes; without, as many as there is time for
+        /// Number of bytes; without, as many as there is time for
         #[arg(long)]
         bytes: Option<u64>,
         /// For how long
@@ -61,10 +61,10 @@ pub enum Probe {
     UdpSend {
         /// Where to
         to: SocketAddr,
-        /// How many
+        /// Number of datagrams
         #[arg(long)]
         count: u64,
-        /// How big
+        /// Size of a datagram, in bytes
         #[arg(long, default_value_t = 1000)]
         bytes: usize,
         /// Time between them, in microseconds
@@ -78,13 +78,13 @@ pub enum Probe {
     Ping {
         /// Where to
         to: IpAddr,
-        /// How many
+        /// Number of requests
         #[arg(long, default_value_t = 3)]
         count: u16,
     },
     /// Compare segmentation with the kernel's
     GsoCheck {
-        /// How many super-packets
+        /// Number of super-packets
         #[arg(long, default_value_t = 1000)]
         cases: u32,
         /// Seed
@@ -93,7 +93,7 @@ pub enum Probe {
     },
 }
 
-/// What `tcp-serve` has read, and what `tcp-send` has got through.
+/// Bytes that `tcp-serve` has read, or that `tcp-send` has got through.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Bytes.
@@ -104,7 +104,7 @@ pub struct Transfer {
     pub seconds: f64,
 }
 
-/// What `udp-receive` has seen.
+/// Counts of `udp-receive`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Datagrams, copies included.
@@ -121,7 +121,7 @@ pub struct Datagrams {
     pub seconds: f64,
 }
 
-/// What `ping` has seen.
+/// Counts of `ping`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Echoes {
     /// Requests.

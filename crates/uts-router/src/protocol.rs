@@ -1,5 +1,5 @@
-//! How a testbed's handle and its supervisor speak: a JSON object per line over a stream socket,
-//! together with the descriptors that it needs.
+//! Protocol between a testbed's handle and its supervisor: a JSON object per line over a stream
+//! socket, together with the descriptors that it needs.
 //!
 //! The stream is also the lifeline: that it ends tells the supervisor to end.
 
@@ -19,7 +19,7 @@ use std::os::unix::net::UnixStream;
 /// Descriptors with one request: standard input, output and error.
 pub(super) const DESCRIPTORS: usize = 3;
 
-/// What the handle asks.
+/// Request of the handle.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub id: u64,
@@ -59,7 +59,7 @@ pub(super) struct Spawn {
     pub dir: Option<String>,
 }
 
-/// What the supervisor says.
+/// Message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Message {

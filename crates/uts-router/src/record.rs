@@ -27,7 +27,7 @@ const CHUNK_ENTRIES: usize = 2048;
 const CHUNK_BYTES: usize = 512 << 10;
 /// 64 MiB, of which the system provides what is used.
 const CHUNKS: usize = 128;
-/// How often the writer looks for chunks.
+/// Interval at which the writer looks for chunks.
 const WRITER_PAUSE: Duration = Duration::from_millis(5);
 /// A chunk is handed over after this long even if it is not full.
 const CHUNK_AGE_NS: u64 = 100_000_000;
@@ -132,7 +132,7 @@ impl Recorder {
         })
     }
 
-    /// Whether packets' ways through queues are wanted.
+    /// True if packets' ways through queues are wanted.
     pub(super) fn wants_passages(&self) -> bool {
         self.queue
     }

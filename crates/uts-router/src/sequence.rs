@@ -16,7 +16,7 @@ const ACK: u8 = 16;
 const ECE: u8 = 64;
 const CWR: u8 = 128;
 
-/// What one end of a flow has shown.
+/// Sequence numbers and window scale of one end of a flow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     /// Its first number, and the latest with its position.

@@ -157,7 +157,7 @@ fn own_proc() {
 #[derive(Debug, Default)]
 struct Programs {
     by_pid: HashMap<i32, u64>,
-    /// Whether there may be something to wait for.
+    /// There may be a program to wait for.
     any: bool,
 }
 
@@ -171,7 +171,7 @@ struct Bed {
     programs: Arc<(Mutex<Programs>, Condvar)>,
     stream: Arc<Mutex<UnixStream>>,
     sampler: Option<Sampler>,
-    /// What had been lost on hosts at the beginning.
+    /// Losses on hosts at the beginning.
     lost_before: Vec<Losses>,
 }
 
@@ -455,13 +455,13 @@ pub(super) fn null(write: bool) -> io::Result<OwnedFd> {
 /// An environment variable of processes that were started to supervise a testbed.
 const SUPERVISOR_VARIABLE: &str = "UTS_LAB_SUPERVISOR";
 
-/// Whether this process was started to supervise a testbed. A program without that subcommand, such
+/// True if this process was started to supervise a testbed. A program without that subcommand, such
 /// as a test program, would otherwise start itself again without end.
 pub(super) fn is_supervisor() -> bool {
     std::env::var_os(SUPERVISOR_VARIABLE).is_some()
 }
 
-/// How the handle starts the outer process.
+/// Command by which the handle starts the outer process.
 pub(super) fn outer_command(config: &TestbedConfig, stream: UnixStream) -> io::Result<Command> {
     let program = match &config.program {
         Some(program) => program.clone(),

@@ -1,5 +1,5 @@
-//! What no safe crate offers: packet sockets, `recvmmsg` with time stamps, and the resources that a
-//! child has used. All `unsafe` of this crate stands here.
+//! System calls that no safe crate offers: packet sockets, `recvmmsg` with time stamps, and the
+//! resources that a child has used. All `unsafe` of this crate stands here.
 //!
 //! Each block hands the kernel pointers into buffers that outlive the call and lengths that are
 //! theirs; nothing that the kernel wrote is read beyond the length that it gave.
@@ -57,7 +57,7 @@ pub(super) fn receive_in_thread(interface: &str) -> io::Result<()> {
     })
 }
 
-/// What an interface does for its host.
+/// Work that an interface does for its host.
 #[derive(Clone, Copy)]
 pub(super) enum Offload {
     /// TSO: `ETHTOOL_STSO` of linux/ethtool.h. A veth peer receives by NAPI only from an interface
@@ -269,7 +269,7 @@ fn stamp_of(control: &[u64; CONTROL_BYTES / 8], len: usize) -> Option<u64> {
     None
 }
 
-/// How the calling thread is to be scheduled.
+/// Scheduling of the calling thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Schedule {
     /// Like others, but with shorter turns. It then gets its turn sooner (from Linux 6.12; no
@@ -304,7 +304,7 @@ pub(super) fn schedule(how: Schedule) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// How a child has ended.
+/// End of a child, with the resources that it has used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reaped {
     /// As `wait` gives it.

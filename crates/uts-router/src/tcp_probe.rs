@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Kernel memory for what was not read yet, on each processor.
 const BUFFER_KIB: u32 = 4096;
-/// How often it is read.
+/// Interval at which it is read.
 const EVERY: Duration = Duration::from_millis(10);
-/// How long the kernel may take to make an instance or remove it.
+/// Time that the kernel may take to make an instance or remove it.
 const PATIENCE: Duration = Duration::from_secs(5);
 const EVENT: &str = "events/tcp/tcp_probe/enable";
 
@@ -50,9 +50,9 @@ pub struct TcpState {
     pub window: u32,
     /// Slow-start threshold in segments; `None` is none yet.
     pub threshold: Option<u32>,
-    /// What the peer's window allows, in bytes.
+    /// Bytes that the peer's window allows.
     pub send_window_bytes: u64,
-    /// What its own window allows the peer, in bytes.
+    /// Bytes that its own window allows the peer.
     pub receive_window_bytes: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -136,7 +136,7 @@ impl Drop for TcpProbe {
     }
 }
 
-/// Whether it can be recorded here.
+/// Checks if it can be recorded here.
 pub(super) fn check() -> Check {
     let permitted = tracefs().and_then(|place| {
         let instances = place.join("instances");

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use uts_end::output;
 use uts_path::{Change, Target};
 
-/// How long a supervisor may take to end after its stream has; then it is killed.
+/// Time that a supervisor may take to end after its stream has; then it is killed.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
 /// A running testbed. It ends with this handle, or with the process that holds it, however that
@@ -34,7 +34,7 @@ pub struct Testbed {
     supervisor: Child,
 }
 
-/// What can be asked of a testbed from any thread.
+/// Control over a testbed, from any thread.
 #[derive(Debug, Clone)]
 pub struct Control(Arc<Shared>);
 
@@ -56,12 +56,12 @@ struct Waiting {
     ended: Option<String>,
 }
 
-/// What a testbed has left.
+/// Results of a testbed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
-    /// How true to its model it was.
+    /// Fidelity to its model.
     pub fidelity: Fidelity,
-    /// What the paths have done.
+    /// Counters of the paths.
     pub paths: Vec<PathStats>,
 }
 
@@ -107,7 +107,7 @@ impl Testbed {
         Ok(bed)
     }
 
-    /// How many hosts there are; they are counted from 0.
+    /// Number of hosts; they are counted from 0.
     pub fn hosts(&self) -> usize {
         self.control.0.config.topology.hosts()
     }
@@ -122,7 +122,7 @@ impl Testbed {
         self.control.0.config.ipv6.then(|| ipv6_of(host))
     }
 
-    /// What the testbed was asked to be.
+    /// Settings that the testbed was made with.
     pub fn config(&self) -> &TestbedConfig {
         &self.control.0.config
     }
@@ -219,7 +219,7 @@ impl Control {
         self.call(call, &[]).map(drop)
     }
 
-    /// What the paths have done so far.
+    /// Counters of the paths so far.
     ///
     /// # Errors
     /// The testbed has ended.
@@ -432,7 +432,7 @@ fn output(io: Io, own: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<(Opti
     })
 }
 
-/// How a program has ended, and what it took.
+/// End of a program, and the resources that it took.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exit {
     /// Its status.
@@ -447,7 +447,7 @@ pub struct Exit {
     pub elapsed: Duration,
 }
 
-/// What a program has said, and how it has ended.
+/// Output of a program, and its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     /// Its end.

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Most hosts of a testbed.
 pub const HOSTS_MAX: usize = 200;
 
-/// How hosts and paths are connected.
+/// Layout of hosts and paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Topology {
@@ -31,7 +31,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn hosts(self) -> usize {
         match self {
             Topology::PointToPoint => 2,
@@ -40,7 +40,7 @@ impl Topology {
         }
     }
 
-    /// How many paths it takes.
+    /// Number of paths.
     pub fn paths(self) -> usize {
         match self {
             Topology::PointToPoint | Topology::Dumbbell { .. } => 1,

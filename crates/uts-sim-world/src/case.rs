@@ -1,4 +1,4 @@
-//! What is run: links, flows, and what to record of them.
+//! Case of a run: links, flows, and what is recorded of them.
 
 use super::source::{SimSource, SourceHosts};
 use core::time::Duration;
@@ -21,19 +21,19 @@ use uts_traffic::workload::{Workload, can_carry};
 pub struct SimCase {
     /// The links, which say between them which hosts and routers there are.
     pub links: Vec<SimLink>,
-    /// What the work of hosts costs, by their names; nothing for those that are not named.
+    /// Costs of the work of hosts, by their names; nothing for those that are not named.
     pub costs: BTreeMap<String, Costs>,
     /// Which end sends what to which.
     pub flows: Vec<SimFlow>,
-    /// What else is sent over the links.
+    /// Background traffic on the links.
     pub sources: Vec<SimSource>,
-    /// How long each flow may take to connect, and as long again for its workload.
+    /// Time that each flow may take to connect, and as long again for its workload.
     pub timeout: Duration,
-    /// How often transports are sampled, and what has arrived; above 0.
+    /// Interval of the samples of transports and of the bytes that have arrived; above 0.
     pub sample_every: Duration,
-    /// What everything follows from.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// What to record.
+    /// Records to write.
     pub record: SimRecord,
 }
 
@@ -45,7 +45,7 @@ pub struct SimLink {
     pub name: String,
     /// Names of the nodes; forward is from the first to the second.
     pub ends: [String; 2],
-    /// What it is like.
+    /// Settings of the path.
     pub path: PathConfig,
 }
 
@@ -56,7 +56,7 @@ pub struct SimFlow {
     pub name: String,
     /// The transport: `uts` or `udp`, with the settings that it has in every world.
     pub transport: TransportSpec,
-    /// What it carries.
+    /// Workload that it carries.
     pub workload: Workload,
     /// The host that connects.
     pub from: String,
@@ -66,7 +66,7 @@ pub struct SimFlow {
     pub start: Duration,
 }
 
-/// What to record. Nothing of it changes what happens.
+/// Records to write. None changes the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimRecord {
     /// Tell the recorder what each packet of a UTS connection did.

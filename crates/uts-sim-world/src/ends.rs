@@ -24,16 +24,16 @@ use uts_traffic::run::{self as traffic, Outcome, RunError, RunOptions};
 use uts_traffic::transport::{Session, Transport};
 use uts_traffic::workload::Workload;
 
-/// How long a session may take to close once the workload is done.
+/// Time that a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// Where the servers' ports begin.
 const SERVER_PORT: u16 = 4433;
 
-/// What came of the ends, by flow: client, then server.
+/// Results of the ends, by flow: client, then server.
 pub(super) struct Ends(Vec<[Rc<RefCell<EndResult>>; 2]>);
 
-/// What an end needs.
+/// Task of an end.
 struct Task {
     role: Role,
     transport: Box<dyn Transport>,
@@ -92,7 +92,7 @@ impl Ends {
         Ok(Ends(ends))
     }
 
-    /// What has come of them.
+    /// Results of the ends so far.
     pub fn results(&self, case: &SimCase) -> Vec<FlowResult> {
         let named = |(flow, [client, server]): (&SimFlow, &[Rc<RefCell<EndResult>>; 2])| FlowResult {
             name: flow.name.clone(),

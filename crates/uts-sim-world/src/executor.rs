@@ -72,7 +72,7 @@ impl Executor {
         }
     }
 
-    /// Whether every task is done.
+    /// True if every task is done.
     pub fn is_done(&self) -> bool {
         self.tasks.borrow().iter().all(Option::is_none)
     }

@@ -32,7 +32,7 @@ use uts_sim::identity::Identities;
 use uts_sim::network::Network;
 use uts_traffic::measure::Measure;
 
-/// What a run has left, beside what its recorder was told.
+/// Result of a run, beside what its recorder was told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimResult {
     /// By flow, in the order of the case.
@@ -41,13 +41,13 @@ pub struct SimResult {
     pub sources: Vec<SourceResult>,
     /// Counters of the links that have names, at the end, forward first.
     pub links: Vec<(String, Direction, Stats)>,
-    /// How long it took in virtual time.
+    /// Time that it took, in virtual time.
     pub elapsed: Duration,
-    /// What the network did.
+    /// Counters of the network.
     pub counters: Counters,
 }
 
-/// What came of a flow.
+/// Result of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowResult {
     /// Its name.
@@ -58,12 +58,13 @@ pub struct FlowResult {
     pub server: EndResult,
 }
 
-/// What came of an end of a flow.
+/// Result of an end of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndResult {
     /// Its figures, as [`uts_traffic::run`] lists them for this end.
     pub measures: Vec<Measure>,
-    /// How it ended. Times are virtual; virtual time takes no processor, so `cpu_s` is 0.
+    /// End of the workload there. Times are virtual; virtual time takes no processor, so `cpu_s` is
+    /// 0.
     pub end: End,
 }
 

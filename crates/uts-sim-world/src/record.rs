@@ -1,4 +1,4 @@
-//! What a run tells while it runs, and the files that it writes.
+//! Recorder of a run while it runs, and the files that it writes.
 
 use super::case::{Plan, SimCase, SimError};
 use super::uts::Prepare;
@@ -29,7 +29,7 @@ pub trait Recorder {
         let _ = (flow, role, sample);
     }
 
-    /// What a packet did that an end of a flow had sent, if
+    /// Takes an event of a packet that an end of a flow had sent, if
     /// [`SimRecord::packets`](super::SimRecord::packets) asks for it. Rows of packets with data
     /// that were acknowledged or lost also say what was sent in them. `state` is what the end went
     /// by once it had done what the event made due.
@@ -37,8 +37,8 @@ pub trait Recorder {
         let _ = (flow, role, row, state);
     }
 
-    /// What a packet met in a link's queue, if [`SimRecord::queues`](super::SimRecord::queues) asks
-    /// for it.
+    /// Takes the passage of a packet through a link's queue, if
+    /// [`SimRecord::queues`](super::SimRecord::queues) asks for it.
     fn passage(&mut self, link: usize, direction: Direction, passage: &Passage) {
         let _ = (link, direction, passage);
     }
@@ -48,7 +48,7 @@ pub trait Recorder {
         let _ = (link, change);
     }
 
-    /// Whether the run is to end at once.
+    /// True if the run is to end at once.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -77,7 +77,7 @@ struct Endpoint {
     flow: usize,
     role: Role,
     app: AppId,
-    /// What is under way of data, by connection and packet number.
+    /// Rows of sent packets with data that are under way, by connection and packet number.
     sent: HashMap<(ConnectionHandle, u64), TraceRow>,
 }
 
@@ -151,7 +151,7 @@ impl Records {
         FlowObserver { samples: self.samples.clone(), flow, role }
     }
 
-    /// What prepares the endpoint of an end.
+    /// Function that prepares the endpoint of an end.
     pub fn prepare(&self, flow: usize, role: Role) -> Box<Prepare> {
         let log = self.logs[flow][usize::from(role == Role::Server)].clone();
         let (endpoints, packets) = (self.endpoints.clone(), self.packets);

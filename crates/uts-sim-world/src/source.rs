@@ -26,7 +26,7 @@ const PACKETS_PER_S_MAX: f64 = 10_000_000.0;
 const SPELL_MAX: Duration = Duration::from_secs(3600);
 /// Most sources that are one together.
 const SOURCES_MAX: u32 = 1000;
-/// How many there are if it is not said.
+/// Number of sources if it is not said.
 const SOURCES: u32 = 32;
 /// Where the sink listens: the port of discard (RFC 863).
 const SINK_PORT: u16 = 9;
@@ -44,11 +44,11 @@ pub struct SimSource {
     pub from: String,
     /// The node at which they leave it.
     pub to: String,
-    /// What it sends.
+    /// Traffic that it sends.
     pub spec: SourceSpec,
 }
 
-/// What a source sends, as a table of text has it:
+/// Traffic of a source, as a table of text has it:
 /// `{ kind = "on-off", rate = "2mbit", on = "100ms", off = "300ms", packet = "1000B" }`.
 ///
 /// Spells and silences are for the kinds that have them; [`SourceSpec::validate`] says which.
@@ -84,10 +84,10 @@ pub struct SourceSpec {
     /// Of how many sources it consists, 2 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<u32>,
-    /// Whether nodes may fragment its packets. If not, what is too long for a path is lost.
+    /// Nodes may fragment its packets. If not, a packet that is too long for a path is lost.
     #[serde(default)]
     pub fragments: bool,
-    /// How its packets are marked; not at all if it is not said.
+    /// Mark of its packets; none if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ect>,
 }
@@ -113,7 +113,7 @@ pub enum SourceKind {
     SelfSimilar,
 }
 
-/// How a source marks its packets (RFC 3168 section 5).
+/// Mark of a source's packets (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ect {
@@ -123,7 +123,7 @@ pub enum Ect {
     Ect1,
 }
 
-/// What a source has sent in a run.
+/// Counts of a source's packets in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceResult {
     /// Its name.
@@ -162,7 +162,7 @@ impl SourceSpec {
         self.pattern().map(|_| ())
     }
 
-    /// How many sources it is, and when each of them sends.
+    /// Number of sources that it is, and the pattern in which each of them sends.
     fn pattern(&self) -> Result<(u32, Pattern), String> {
         let kind = self.kind;
         let within = |key: &str, value: f64, least: f64, most: f64| match (least..=most).contains(&value) {
@@ -279,7 +279,7 @@ impl SourceSpec {
 /// The hosts of a source: its own, and that of its sink.
 pub(super) type SourceHosts = [Node; 2];
 
-/// What was put into the world for a source.
+/// Applications in the world that stand for a source.
 struct Placed {
     name: String,
     packet_bytes: u64,
@@ -310,7 +310,7 @@ impl Sources {
         Ok(Sources(all))
     }
 
-    /// What they have sent.
+    /// Counts of the packets that they have sent, and that have arrived.
     pub fn results(&self, world: &World) -> Vec<SourceResult> {
         let network = world.network.borrow();
         let result = |placed: &Placed| {

@@ -28,7 +28,7 @@ use uts_traffic::transport::{
     TransportError,
 };
 
-/// What prepares an endpoint for what is recorded of it, as soon as it is there.
+/// Function that prepares an endpoint for the records of it, as soon as it is there.
 pub(super) type Prepare = dyn Fn(AppId, &mut Host);
 
 /// UTS at one end of a flow.
@@ -157,7 +157,7 @@ impl Link {
         self.close_reason().map_or(TransportError::Closed, closed)
     }
 
-    /// What to report if an attempt has to wait: that the connection is over, or to come back.
+    /// Waits for `interest`, if an attempt has to; an error if the connection is over.
     fn wait<T>(&self, interest: Interest, context: &Context<'_>) -> Poll<Result<T>> {
         self.world.told(self.id, |told| {
             if let Some(reason) = &told.closed {
@@ -205,7 +205,7 @@ impl Link {
         .await
     }
 
-    /// What comes next in a flow.
+    /// Reads what comes next in a flow.
     async fn read(&self, flow: FlowId, bytes_max: usize) -> Result<Read> {
         poll_fn(|context| match self.act(|connection, now| connection.read(now, flow, bytes_max.max(1))) {
             Some(Ok(read)) => Poll::Ready(Ok(read)),
@@ -427,7 +427,7 @@ impl Drop for Sender {
 struct Receiver {
     connection: Link,
     flow: FlowId,
-    /// What a read brought beyond what the caller had room for.
+    /// Rest of a read, for which the caller had no room.
     rest: Bytes,
     /// Where the next byte is in the flow.
     position: u64,

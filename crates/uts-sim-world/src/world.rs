@@ -25,7 +25,7 @@ use uts_traffic::measure::Sample;
 /// Where clients' ports begin (RFC 6335).
 const EPHEMERAL_PORT: u16 = 49_152;
 
-/// What is at a port of a host.
+/// Application at a port of a host.
 pub(super) enum Port {
     /// A UTS endpoint.
     Uts(Box<Host>),
@@ -93,10 +93,10 @@ impl Application for Port {
     }
 }
 
-/// What somebody may wait for at a connection.
+/// Event that a task may wait for at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Interest {
-    /// That it is established.
+    /// Establishment of the connection.
     Connected,
     /// A flow that the peer opens.
     Opened,
@@ -106,13 +106,13 @@ pub(super) enum Interest {
     Readable(FlowId),
     /// Room in a flow, or that it takes nothing any more.
     Writable(FlowId),
-    /// That all of a flow has arrived, or will not.
+    /// Arrival of all of a flow, or the knowledge that it will not arrive.
     Finished(FlowId),
     /// The end.
     Closed,
 }
 
-/// What a connection has told and its session not yet taken.
+/// Events that a connection has told and its session has not yet taken.
 #[derive(Default)]
 pub(super) struct Told {
     pub is_connected: bool,
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// What a connection has told.
+    /// Acts on the events that a connection has told.
     pub fn told<R>(&self, connection: (AppId, ConnectionHandle), act: impl FnOnce(&mut Told) -> R) -> R {
         act(self.told.borrow_mut().entry(connection).or_default())
     }

@@ -28,7 +28,7 @@ fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
     }
 }
 
-/// What each of the flows comes to in this figure. They are adaptive or not, and share a path.
+/// Values of this figure, for each of the flows. They are adaptive or not, and share a path.
 fn figures(path: &PathConfig, workload: &Workload, flows: &[bool], figure: &str, seed: u64) -> Vec<f64> {
     let flows: Vec<SimFlow> = flows
         .iter()
@@ -102,8 +102,8 @@ fn neighbours_keep_their_shares_behind_every_queue() {
     assert!(unfair.is_empty(), "{unfair:#?}");
 }
 
-/// What adapts is to bring as much as what it begins with where nothing is to be gained, whatever
-/// looks like loss there.
+/// Checks that an adaptive transport brings as much as its first profile where nothing is to be
+/// gained, whatever looks like loss there.
 #[test]
 fn nothing_is_lost_where_nothing_is_to_be_gained() {
     let requests = Workload::Requests { count: 250, request_bytes: 200, answer_bytes: 9_000, concurrency: 1 };

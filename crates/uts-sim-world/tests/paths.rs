@@ -37,7 +37,7 @@ fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
     path
 }
 
-/// What a neighbour under this transport gets beside a connection that adapts, both with this
+/// Goodput of a neighbour under this transport beside a connection that adapts, both with this
 /// workload.
 fn carry_beside(neighbour: TransportSpec, path: PathConfig, workload: Workload, seed: u64) -> f64 {
     let flow = |n: u32, transport| SimFlow {
@@ -257,7 +257,7 @@ fn a_path_that_begins_to_lose_is_answered_soon() {
     }
 }
 
-/// What each of several connections gets that share a line, all with as much as they can carry.
+/// Rates of several connections that share a line, all with as much as they can carry.
 fn share(line: &str, transports: &[TransportSpec], seed: u64) -> Vec<f64> {
     let flows = transports.iter().zip(1..).map(|(transport, n)| SimFlow {
         name: format!("flow {n}"),

@@ -1,4 +1,4 @@
-//! How many packet events a core handles in a second:
+//! Number of packet events that a core handles in a second:
 //! `cargo run --release -p uts-sim --example packet-events [PACKETS]`.
 //!
 //! A packet event is a packet that leaves its source, or that arrives at a node at the end of a
@@ -20,7 +20,7 @@ const PAYLOAD_BYTES: u16 = 1172;
 /// A name, a topology, and between which nodes packets flow.
 type World<'a> = (&'a str, &'a Topology, &'a [(Node, Node)]);
 
-/// What this thread has used of its core.
+/// Time that this thread has used of its core.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! What is due when: one instant for each of a fixed set of things, the earliest first.
+//! Agenda of what is due: one instant for each of a fixed set of things, the earliest first.
 
 use uts_functions::Time;
 

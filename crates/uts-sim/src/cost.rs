@@ -30,7 +30,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
 
-/// What a piece of work costs: a time for each packet, and one for each byte of it.
+/// Cost of a piece of work: a time for each packet, and one for each byte of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// For each packet.
@@ -53,7 +53,7 @@ impl Cost {
     }
 }
 
-/// What a processor does while its interface transmits.
+/// Work of a processor while its interface transmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// It looks at the interface, and does nothing else, until a send buffer is free again.
@@ -71,7 +71,8 @@ pub struct Load {
     pub factor: f64,
 }
 
-/// What the work of a host costs. By default nothing does, and there is room for everything.
+/// Costs of the work of a host. By default nothing costs anything, and there is room for
+/// everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// To prepare a packet, and to copy it into the interface.
@@ -93,7 +94,7 @@ pub struct Costs {
     pub receive_buffers: Option<u32>,
     /// From the arrival of a packet until the processor can know of it.
     pub latency: Duration,
-    /// What the processor does while the interface transmits.
+    /// Work of the processor while the interface transmits.
     pub waiting: Waiting,
     /// Packets that wait for the processor to be sent, at least 1; a full queue takes no more from
     /// applications.
@@ -101,9 +102,10 @@ pub struct Costs {
     /// Packets that were copied out and wait to be received, at least 1; a full queue loses what
     /// comes.
     pub receive_queue: Option<u32>,
-    /// How much slower than its costs the processor is, from when on; in the order of time.
+    /// Factors by which the processor is slower than its costs, each from an instant on; in the
+    /// order of time.
     pub load: Vec<Load>,
-    /// What mechanisms add to the work of packets, each mechanism once.
+    /// Costs that mechanisms add to the work of packets, each mechanism once.
     pub mechanisms: Vec<MechanismCost>,
 }
 
@@ -134,12 +136,12 @@ impl Default for Costs {
 pub struct CostError {
     /// The field.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// Fault of the value, in words.
     pub reason: &'static str,
 }
 
 impl Costs {
-    /// Whether all values are in range.
+    /// Checks that all values are in range.
     ///
     /// # Errors
     /// The first that is not.
@@ -176,7 +178,7 @@ impl Costs {
         Ok(())
     }
 
-    /// How long `work` takes if it begins now.
+    /// Time that `work` takes if it begins now.
     fn loaded(&self, now: Time, work: Duration) -> Duration {
         let since = now.since(Time::ZERO);
         match self.load.iter().rev().find(|load| load.at <= since) {
@@ -185,12 +187,12 @@ impl Costs {
         }
     }
 
-    /// How long a packet of `bytes` takes through all processes, beside the work of layers.
+    /// Time that a packet of `bytes` takes through all processes, beside the work of layers.
     fn hand_overs(&self, bytes: usize) -> Duration {
         self.ipc.of(bytes).saturating_mul(self.processes.saturating_sub(1))
     }
 
-    /// How long the interface transmits or receives a packet of `bytes`.
+    /// Time in which the interface transmits or receives a packet of `bytes`.
     fn transmission(&self, bytes: usize) -> Duration {
         let Some(rate_bps) = self.rate_bps else { return Duration::ZERO };
         let ns = (8_000_000_000 * bytes as u128).div_ceil(u128::from(rate_bps));
@@ -198,10 +200,10 @@ impl Costs {
     }
 }
 
-/// What a host did with a packet, for time lines.
+/// Work that a host did on a packet, for time lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What.
+    /// Kind of the work.
     pub kind: WorkKind,
     /// When it began.
     pub begin: Time,
@@ -226,18 +228,18 @@ pub enum WorkKind {
     Receive,
 }
 
-/// What a host with costs has done so far.
+/// Counters of a host with costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
     /// Lost as no buffer of the interface was free.
     pub overruns: u64,
     /// Lost as the receive queue was full.
     pub queue_drops: u64,
-    /// What the processor has worked, without waiting.
+    /// Time that the processor has worked, without waiting.
     pub busy: Duration,
 }
 
-/// What a machine hands to the network.
+/// Packet that a machine hands to the network.
 pub(crate) enum Output {
     /// A packet that its interface has transmitted.
     Sent(Packet),
@@ -245,7 +247,7 @@ pub(crate) enum Output {
     Received(Packet),
 }
 
-/// What the processor does.
+/// Job of the processor.
 struct Job {
     kind: WorkKind,
     packet: Packet,
@@ -253,7 +255,7 @@ struct Job {
     end: Time,
 }
 
-/// What mechanisms add, at their costs, to the work of receiving a packet.
+/// Function of the time that mechanisms add, at their costs, to the work of receiving a packet.
 pub(crate) type Added<'a> = dyn Fn(&[MechanismCost], &Packet) -> Duration + 'a;
 
 /// A host with costs.
@@ -264,7 +266,7 @@ pub(crate) struct Machine {
     /// Applications that have more to send than the send queue takes.
     pub held: Vec<AppId>,
     job: Option<Job>,
-    /// Whether the processor waits for a free send buffer, and does nothing else.
+    /// The processor waits for a free send buffer, and does nothing else.
     is_waiting: bool,
     /// In send buffers; the first is being transmitted.
     sending: VecDeque<Packet>,
@@ -310,12 +312,12 @@ impl Machine {
         self.work.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Whether the send queue takes another packet.
+    /// True if the send queue takes another packet.
     pub fn has_room(&self) -> bool {
         self.costs.send_queue.is_none_or(|most| self.send_queue.len() < most as usize)
     }
 
-    /// What mechanisms cost here; empty if they cost nothing.
+    /// Costs of mechanisms here; empty if they cost nothing.
     pub fn mechanisms(&self) -> &[MechanismCost] {
         &self.costs.mechanisms
     }
@@ -378,7 +380,7 @@ impl Machine {
         }
     }
 
-    /// What follows from a job that is done: a packet for the application, if there is one.
+    /// Ends a job, and returns the packet for the application, if there is one.
     fn finish(&mut self, now: Time, job: Job) -> Option<Packet> {
         match job.kind {
             WorkKind::CopyIn => {

@@ -22,13 +22,13 @@ pub struct Host {
     is_suspended: bool,
 }
 
-/// Who looks on. None of it changes what the host does.
+/// Observer of the host. It changes nothing of what the host does.
 #[derive(Default)]
 struct Observer {
     /// Connections that are established and not over.
     connections: BTreeSet<ConnectionHandle>,
     qlog: Option<Qlog>,
-    /// What packets did and was not yet taken, if it is to be kept.
+    /// Events of packets that were not yet taken, if they are to be kept.
     packets: Option<Vec<(ConnectionHandle, TraceRow, SenderState)>>,
     rows: Vec<TraceRow>,
 }
@@ -59,7 +59,7 @@ struct Batch {
     remote: SocketAddr,
     ecn: Option<Ecn>,
     segment_bytes: usize,
-    /// How much of the buffer has been sent.
+    /// Bytes of the buffer that have been sent.
     sent: usize,
 }
 
@@ -114,7 +114,7 @@ impl Host {
         self.observer.get_or_insert_default().packets.get_or_insert_default();
     }
 
-    /// What packets did since this was last asked, in order.
+    /// Events of packets since this was last asked, in order.
     pub fn take_packets(&mut self) -> Vec<(ConnectionHandle, TraceRow)> {
         self.take_packets_and_states().into_iter().map(|(handle, row, _)| (handle, row)).collect()
     }

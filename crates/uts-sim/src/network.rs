@@ -28,7 +28,7 @@ impl AppId {
     }
 }
 
-/// What a network has done so far, its paths left out.
+/// Counters of a network, its paths left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams that applications have sent.
@@ -197,7 +197,7 @@ impl<A: Application> Network<A> {
         self.now
     }
 
-    /// What it has done so far.
+    /// Counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -239,7 +239,8 @@ impl<A: Application> Network<A> {
         self.paths[id.index()].0.poll_applied()
     }
 
-    /// Whether a path remembers what each packet met in its queues, for [`Network::poll_passage`].
+    /// Turns the record of a path's passages on or off: what each packet met in its queues, for
+    /// [`Network::poll_passage`].
     pub fn record_passages(&mut self, id: PathId, record: bool) {
         self.paths[id.index()].0.record_passages(record);
     }
@@ -262,15 +263,16 @@ impl<A: Application> Network<A> {
         Ok(())
     }
 
-    /// Whether paths carry IP packets, as real ones do, with 28 bytes of IPv4 and UDP headers. At
-    /// first they carry UDP payloads, and `overhead` of a path stands for all headers. Applies to
-    /// what is sent from now on.
+    /// Turns IP packets on or off. With them, paths carry 28 bytes of IPv4 and UDP headers, as real
+    /// ones do. At first they carry UDP payloads, and `overhead` of a path stands for all headers.
+    /// Applies to packets that are sent from now on.
     pub fn set_headers(&mut self, on: bool) {
         self.header_bytes = if on { pcap::HEADER_BYTES as u8 } else { 0 };
     }
 
-    /// Whether hosts drop datagrams whose UDP checksum is wrong, as real hosts do. At first they do
-    /// not: an engine sees what paths have done to its packets.
+    /// Turns checks of UDP checksums on or off. With them, hosts drop datagrams whose checksum is
+    /// wrong, as real hosts do. At first they do not: an engine sees what paths have done to its
+    /// packets.
     pub fn set_udp_checks(&mut self, on: bool) {
         self.checks_udp = on;
     }
@@ -281,7 +283,7 @@ impl<A: Application> Network<A> {
         self.steps_left = steps;
     }
 
-    /// Whether the limit of steps was reached; nothing happens any more then.
+    /// True if the limit of steps was reached; nothing happens any more then.
     pub fn is_exhausted(&self) -> bool {
         self.steps_left == 0
     }
@@ -494,7 +496,7 @@ impl<A: Application> Network<A> {
         self.hand_over(packet);
     }
 
-    /// Whether a packet has arrived as it was sent, as far as its host looks.
+    /// True if a packet has arrived as it was sent, as far as its host looks.
     fn is_whole(&mut self, packet: &Packet) -> bool {
         // Where the headers are damaged, this is no packet of that address.
         if packet.damage != Damage::Headers && !self.captures.is_empty() {

@@ -5,10 +5,10 @@ use uts_engine::Ecn;
 use uts_functions::Time;
 use uts_path::Payload;
 
-/// How many routers a packet passes at most (the default of Linux hosts).
+/// Number of routers that a packet passes at most (the default of Linux hosts).
 pub(crate) const HOPS_MAX: u8 = 64;
 
-/// What a datagram holds.
+/// Content of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Its UDP payload.
@@ -38,7 +38,7 @@ impl Body {
         }
     }
 
-    /// Whether the UDP payload is empty.
+    /// True if the UDP payload is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -49,9 +49,9 @@ impl Body {
 pub struct Datagram {
     /// Where to; IPv4.
     pub to: SocketAddr,
-    /// How to mark it.
+    /// Codepoint to mark it with.
     pub ecn: Option<Ecn>,
-    /// What is in it.
+    /// Content of the datagram.
     pub body: Body,
 }
 
@@ -62,13 +62,13 @@ pub struct Packet {
     pub from: SocketAddrV4,
     /// Address and port of the application that it is for.
     pub to: SocketAddrV4,
-    /// How it is marked.
+    /// Codepoint of its mark.
     pub ecn: Option<Ecn>,
-    /// How many more routers it may pass.
+    /// Number of further routers that it may pass.
     pub hops_left: u8,
     /// When its application handed it over.
     pub sent_at: Time,
-    /// What is in it.
+    /// Content of the datagram.
     pub body: Body,
     /// IPv4 identification: counts the packets of an application.
     pub(crate) identification: u16,
@@ -76,11 +76,11 @@ pub struct Packet {
     pub(crate) checksum: u16,
     /// Bytes of headers that paths are offered before the payload.
     pub(crate) header_bytes: u8,
-    /// What paths have flipped bits in.
+    /// Part of it in which paths have flipped bits.
     pub(crate) damage: Damage,
     /// The node that has its destination address; a topology has fewer than 2^16.
     pub(crate) destination: u16,
-    /// Whether nodes may fragment it.
+    /// Nodes may fragment it.
     pub(crate) may_fragment: bool,
 }
 
@@ -92,11 +92,11 @@ pub struct Fragment {
     pub(crate) offset: u16,
     /// Its own bytes behind its IP header.
     pub(crate) bytes: u16,
-    /// Whether the packet ends with it.
+    /// The packet ends with it.
     pub(crate) is_last: bool,
-    /// Whether it has met congestion.
+    /// It has met congestion.
     pub(crate) is_marked: bool,
-    /// That of the datagram, in its first fragment; empty in others.
+    /// Body of the datagram, in its first fragment; empty in others.
     pub(crate) body: Body,
 }
 

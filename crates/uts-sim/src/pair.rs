@@ -20,12 +20,12 @@ const BATCHES_PER_TURN: usize = 8;
 /// Turns without a packet that came through, after which a pair counts as stuck.
 const IDLE_TURNS_MAX: usize = 1000;
 
-/// What an application writes at once.
+/// Bytes that an application writes at once.
 const WRITE_BYTES: usize = 64 << 10;
 const MESSAGES_AT_ONCE: usize = 64;
 const FLOWS_AT_ONCE: usize = 10;
 
-/// What receive offload joins at most.
+/// Bytes that receive offload joins at most.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 
 /// Why a pair does not work.
@@ -58,7 +58,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Whether it has arrived, too, and can be joined to one that came before.
+    /// True if it has arrived, too, and can be joined to a batch that came before.
     fn follows(&self, before: &Batch, now: Time) -> bool {
         let is_whole = before.bytes.len().is_multiple_of(before.segment_bytes);
         let is_alike = self.to_server == before.to_server && self.ecn == before.ecn;
@@ -73,17 +73,17 @@ pub struct Pair {
     pub client: Endpoint,
     /// Accepts them, and reads.
     pub server: Endpoint,
-    /// What both ends read as the time.
+    /// Time as both ends read it.
     pub now: Time,
     /// A packet to the server is lost if its place in the count of packets sent is a multiple of
     /// this.
     pub loses_every: Option<u64>,
-    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the
+    /// Batches that are marked as capable of ECN are lost on the way to the server, and to the
     /// client.
     pub drops_marked: [bool; 2],
     /// Batches that the client has sent with each codepoint, in the order of [`Ecn`].
     pub client_marks: [u64; 3],
-    /// Whether datagrams are handed over one by one, although they came together.
+    /// Datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
     /// Packets that arrive together are handed over in a buffer for each datagram, as if nothing
     /// were joined.
@@ -92,15 +92,15 @@ pub struct Pair {
     pub batches: bool,
     /// Messages that the applications have read.
     pub messages: u64,
-    /// How often the client's application was told that there is room again.
+    /// Number of times that the client's application was told of room again.
     pub told_of_room: u64,
-    /// Whether the applications read what has arrived; if not, what they were told is forgotten.
+    /// The applications read what has arrived; if not, what they were told is forgotten.
     pub reads: bool,
     /// The datagrams that the client has sent, if they are to be kept.
     pub kept: Option<Vec<Vec<u8>>>,
     identities: Identities,
     delay: Duration,
-    /// What the line takes for a batch, so that time passes as packets are sent.
+    /// Time that the line takes for a batch, so that time passes as packets are sent.
     pub batch_time: Duration,
     on_the_way: VecDeque<Batch>,
     spare: Vec<Vec<u8>>,
@@ -429,7 +429,7 @@ impl Pair {
         }
     }
 
-    /// What the application of an end does with what it is told.
+    /// Acts for the application of an end on the events that it is told.
     fn follow(&mut self, at_server: bool) -> Result<(), PairError> {
         let end = if at_server { &mut self.server } else { &mut self.client };
         while let Some((handle, event)) = end.poll_event() {

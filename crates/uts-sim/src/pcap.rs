@@ -76,13 +76,13 @@ pub(crate) fn udp_checksum(packet: &Packet) -> u16 {
     udp.calc_checksum_ipv4_raw(from, to, &content(&packet.body)).unwrap_or(0)
 }
 
-/// Whether a damaged packet still has the checksum that it was sent with. Of a blank body it is not
+/// True if a damaged packet still has the checksum that it was sent with. Of a blank body it is not
 /// known what was hit: it counts as found.
 pub(crate) fn is_checksum_right(packet: &Packet) -> bool {
     matches!(packet.body, Body::Bytes(_)) && udp_checksum(packet) == packet.checksum
 }
 
-/// What there is of a payload: all, or of a blank body its number.
+/// Bytes of a payload that there are: all, or of a blank body its number.
 fn content(body: &Body) -> Cow<'_, [u8]> {
     match body {
         Body::Bytes(bytes) => Cow::Borrowed(bytes),

@@ -68,12 +68,12 @@ impl Topology {
         PathId(self.edges.len() as u32 - 1)
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes as usize
     }
 
-    /// Whether there is no node.
+    /// True if there is no node.
     pub fn is_empty(&self) -> bool {
         self.nodes == 0
     }
@@ -83,7 +83,7 @@ impl Topology {
         Ipv4Addr::from((10 << 24) + node.0 + 1)
     }
 
-    /// Whether a way leads from a node to another.
+    /// True if a way leads from a node to another.
     pub fn is_joined(&self, from: Node, to: Node) -> bool {
         from == to || self.routes().get(from.index() * self.len() + to.index()).is_some_and(Option::is_some)
     }

@@ -19,7 +19,7 @@ use uts_traffic::spell::exponential;
 pub enum Pattern {
     /// Evenly: `packets` in every `per`; exact in the long run.
     Constant {
-        /// How many, at least 1.
+        /// Number of packets in this time, at least 1.
         packets: u64,
         /// In which time.
         per: Duration,
@@ -43,9 +43,9 @@ pub enum Pattern {
     OnOff {
         /// Between two packets of a spell; above 0.
         gap: Duration,
-        /// How long a spell lasts. Its first packet leaves as it begins.
+        /// Length of a spell. Its first packet leaves as it begins.
         on: Spell,
-        /// How long silence lasts.
+        /// Length of a silence.
         off: Spell,
     },
     /// At these instants, in this order; one that has passed counts as now.
@@ -156,7 +156,7 @@ impl Source {
         self
     }
 
-    /// How many datagrams it has sent.
+    /// Number of datagrams that it has sent.
     pub fn sent(&self) -> u64 {
         self.number
     }
@@ -229,7 +229,7 @@ impl Application for Source {
     }
 }
 
-/// What a sink has received from one source.
+/// Counts of the datagrams that a sink has received from one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Datagrams.
@@ -275,7 +275,7 @@ impl Received {
 /// An arrival at a [`Sink`] that records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Who sent it.
+    /// Address of its sender.
     pub from: SocketAddrV4,
     /// The number that its source gave it; 0 if it has none.
     pub number: u64,
@@ -303,12 +303,12 @@ impl Sink {
         Sink { arrivals: Some(Vec::new()), ..Sink::default() }
     }
 
-    /// What came from a source.
+    /// Counts of the datagrams from a source.
     pub fn received(&self, from: SocketAddrV4) -> Received {
         self.by_source.get(&from).copied().unwrap_or_default()
     }
 
-    /// What came, by source.
+    /// Counts of the datagrams that came, by source.
     pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, Received)> + '_ {
         self.by_source.iter().map(|(from, received)| (*from, *received))
     }

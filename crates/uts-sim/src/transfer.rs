@@ -40,8 +40,8 @@ pub struct Progress {
 pub struct Transfers {
     /// Bytes of each.
     pub bytes: u64,
-    /// Whether nothing is written before an exchange of the client's has come into force: what a
-    /// profile does from the first byte on shows only then.
+    /// Nothing is written before an exchange of the client's has come into force: effects of a
+    /// profile from the first byte on show only then.
     pub awaits_exchange: bool,
     /// By client.
     pub progress: BTreeMap<NodeId, Progress>,
@@ -90,7 +90,7 @@ impl Transfers {
         Transfers { bytes, awaits_exchange: false, progress, server_side: BTreeMap::new() }
     }
 
-    /// Whether all are done (or have ended otherwise).
+    /// True if all are done (or have ended otherwise).
     pub fn is_done(&self) -> bool {
         self.progress.values().all(|p| p.done_at.is_some() || p.closed.is_some())
     }

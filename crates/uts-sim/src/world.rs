@@ -22,18 +22,18 @@ pub type NodeId = usize;
 /// The server.
 pub const SERVER: NodeId = 0;
 
-/// How a world is made.
+/// Settings of a world.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
     /// The path between the clients (left) and the server (right); forward = towards the server.
     pub path: PathConfig,
-    /// How many client hosts.
+    /// Number of client hosts.
     pub clients: usize,
     /// Settings of the server's endpoint; its TLS settings are filled in.
     pub server: EndpointConfig,
     /// Settings of each client's endpoint.
     pub client: EndpointConfig,
-    /// What everything follows from.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct Happening {
     pub node: NodeId,
     /// On which of its connections.
     pub connection: ConnectionHandle,
-    /// What.
+    /// Event that happened.
     pub event: Event,
 }
 
@@ -122,7 +122,7 @@ impl World {
         self.network.limit_steps(steps);
     }
 
-    /// Whether the limit of steps was reached; nothing happens any more then.
+    /// True if the limit of steps was reached; nothing happens any more then.
     pub fn is_exhausted(&self) -> bool {
         self.network.is_exhausted()
     }
@@ -157,12 +157,12 @@ impl World {
         self.network.set_costs(self.sides[usize::from(node == SERVER)], costs)
     }
 
-    /// What a side of the path with costs has done so far.
+    /// Counters of a side of the path with costs.
     pub fn host_counters(&self, node: NodeId) -> HostCounters {
         self.network.host_counters(self.sides[usize::from(node == SERVER)])
     }
 
-    /// What a direction of the path has done.
+    /// Counters of a direction of the path.
     pub fn path_stats(&self, direction: Direction) -> uts_path::Stats {
         self.network.path(self.path).stats(direction)
     }
@@ -192,7 +192,7 @@ impl World {
         self.network.app_mut(self.apps[node]).keep_packets();
     }
 
-    /// What packets of a host did since this was last asked, in order.
+    /// Events of packets of a host since this was last asked, in order.
     pub fn take_packets(&mut self, node: NodeId) -> Vec<(ConnectionHandle, TraceRow)> {
         self.network.app_mut(self.apps[node]).take_packets()
     }

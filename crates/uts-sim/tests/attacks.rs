@@ -1,4 +1,4 @@
-//! What an endpoint holds under attack, by the counting allocator: bounded, however long the attack
+//! Memory of an endpoint under attack, by the counting allocator: bounded, however long the attack
 //! goes on.
 
 mod counting;

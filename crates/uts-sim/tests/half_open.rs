@@ -1,5 +1,5 @@
-//! What a handshake that nobody finishes holds of a server's memory, whatever its packets say: by a
-//! counting allocator.
+//! Memory of a server that an unfinished handshake holds, whatever its packets say: by a counting
+//! allocator.
 
 mod counting;
 
@@ -21,7 +21,7 @@ use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain};
 use uts_wire::packet::establishment::{EstablishmentHeader, Level};
 use uts_wire::packet::{mask_number, sample};
 
-/// What a half-open handshake may take.
+/// Bytes that a half-open handshake may take.
 const BYTES_MAX: usize = 128 * 1024;
 
 /// A datagram of a client.

@@ -1,5 +1,5 @@
-//! What an established peer can make an endpoint hold, by the counting allocator: within the memory
-//! that its settings name, whatever the peer says (flow.md ).
+//! Memory that an established peer can make an endpoint hold, by the counting allocator: within the
+//! memory that its settings name, whatever the peer says (flow.md ).
 
 mod counting;
 #[allow(dead_code, reason = "other attacks have one peer, which is its own")]
@@ -18,8 +18,8 @@ const MIB: usize = 1024 * KIB;
 
 /// Memory of the endpoint.
 const MEMORY: usize = 4 * MIB;
-/// What a connection has beside it, and what one takes that is none of flows: packets that wait for
-/// a report, ranges of numbers, events.
+/// Bytes that a connection may have beyond [`MEMORY`], and bytes that it takes outside flows:
+/// packets that wait for a report, ranges of numbers, events.
 const LEAST: usize = 48 * KIB;
 const AROUND: usize = 256 * KIB;
 
@@ -130,7 +130,7 @@ impl Siege {
         self.check();
     }
 
-    /// What is held is within what may be, by the allocator and by what is counted.
+    /// Checks that no more is held than may be, by the allocator and by the endpoint's own count.
     fn check(&self) {
         let peers = self.peers.len();
         let most = MEMORY + peers * (LEAST + AROUND);

@@ -1,6 +1,6 @@
-//! What a packet costs, counted rather than timed: allocations, and instructions under valgrind.
-//! The bounds here hold for the tests' profile on any machine. `scripts/instructions` has closer
-//! ones for the release profile.
+//! Costs of a packet, counted rather than timed: allocations, and instructions under valgrind. The
+//! bounds here hold for the tests' profile on any machine. `scripts/instructions` has closer ones
+//! for the release profile.
 
 mod counting;
 
@@ -69,7 +69,8 @@ fn packets_are_carried_without_allocating() {
     }
 }
 
-/// What is lost and not repeated leaves a gap for ever, behind which bytes come as they did before.
+/// Data that is lost and not repeated leaves a gap for ever, behind which bytes come as they did
+/// before.
 #[test]
 fn a_gap_for_ever_costs_what_follows_nothing() {
     let per_thousand = allocations(BARE, 10);

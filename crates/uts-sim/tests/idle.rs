@@ -1,4 +1,4 @@
-//! What connections cost that do nothing: bytes by a counting allocator, and no work.
+//! Costs of connections that do nothing: bytes by a counting allocator, and no work.
 
 mod counting;
 
@@ -10,12 +10,12 @@ use uts_engine::{ConnectionConfig, ConnectionHandle};
 use uts_functions::Time;
 use uts_sim::pair::Pair;
 
-/// What a connection at rest may take, including what the endpoint keeps for it. Together with what
-/// handles keep, it is no more than 4 KiB. Some 200 bytes of it are the ids with which it is
-/// followed to other addresses.
+/// Bytes that a connection at rest may take, including what the endpoint keeps for it. Together
+/// with what handles keep, it is no more than 4 KiB. Some 200 bytes of it are the ids with which it
+/// is followed to other addresses.
 const BYTES_MAX: usize = 4_000;
 
-/// How often connections are made and counted.
+/// Number of times that connections are made and counted.
 const ROUNDS: usize = 4;
 
 /// The counters are the process's: tests take turns.

@@ -1,11 +1,14 @@
-//! What applications do to a transport: workloads, the same for every transport and in every world.
+//! Traffic of applications over a transport: workloads, the same for every transport and in every
+//! world.
 //!
-//! * [`transport`]: what a transport under test offers. An adapter is a small implementation of it.
+//! * [`transport`]: the interface of a transport under test. An adapter is a small implementation
+//!   of it.
 //! * [`clock`]: time as a workload sees it; real, or virtual.
 //! * [`workload`]: what is sent when, and what of it is measured, in the application's terms.
 //! * [`spell`]: lengths of time that are drawn at random.
-//! * [`run`]: does it, at the client and at the server, and says which end measures what.
-//! * [`measure`]: what a run yields.
+//! * [`run`]: carries a workload out, at the client and at the server, and says which end measures
+//!   what.
+//! * [`measure`]: the figures and the samples of a run.
 //! * [`stream_messages`]: messages for a transport that has only streams.
 //!
 //! Nothing here opens a socket or reads the clock. The same futures run on tokio over real sockets

@@ -1,4 +1,4 @@
-//! What a run yields: figures, and samples for pictures.
+//! Figures of a run, and samples for pictures.
 
 use core::cell::RefCell;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One figure of a run, in the application's terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// What it is, as `goodput`, `completion`, `request_p99`, `in_time`.
+    /// Name of the figure, as `goodput`, `completion`, `request_p99`, `in_time`.
     pub name: String,
     /// Its value.
     pub value: f64,
@@ -30,7 +30,7 @@ pub enum Sample {
     Delivered {
         /// When.
         at_ns: u64,
-        /// How many since the start.
+        /// Bytes since the start.
         bytes: u64,
     },
     /// A message, request or keystroke: when it was due to leave, and how long it took. `None` if
@@ -38,12 +38,12 @@ pub enum Sample {
     Latency {
         /// When it left, or should have left.
         at_ns: u64,
-        /// How long it took to arrive, or to be answered.
+        /// Time that it took to arrive, or to be answered.
         took: Option<Duration>,
         /// Within which time it was of use.
         deadline: Option<Duration>,
     },
-    /// What the transport reported of itself.
+    /// Report of the transport on itself.
     Status {
         /// When.
         at_ns: u64,
@@ -60,7 +60,7 @@ pub enum Sample {
     Packet {
         /// When.
         at_ns: u64,
-        /// What.
+        /// Event of the packet.
         what: PacketEvent,
         /// The packet's number.
         number: u64,
@@ -75,12 +75,12 @@ pub enum Sample {
     Exchange {
         /// When.
         at_ns: u64,
-        /// What it saw, what it changed, what it expects, in one line.
+        /// Change in a line: what it saw, what it changed, what it expects.
         line: String,
     },
 }
 
-/// What happens to a packet.
+/// Event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PacketEvent {

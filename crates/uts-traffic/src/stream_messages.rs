@@ -22,7 +22,7 @@ pub struct MessagesOverStream {
 
 struct Receiver {
     stream: Box<dyn ReceiveStream>,
-    /// What was read and is not a whole message yet.
+    /// Bytes that were read and are not a whole message yet.
     held: BytesMut,
 }
 

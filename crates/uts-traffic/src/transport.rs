@@ -1,4 +1,4 @@
-//! What a transport under test offers to a workload.
+//! Interface of a transport under test to a workload.
 //!
 //! Everything of one end runs in one thread, so nothing here needs to be `Send`.
 
@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// A future that stays in its thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What a transport can do for an application.
+/// Capabilities of a transport for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Reliable, ordered streams of bytes.
@@ -22,7 +22,7 @@ pub struct Capabilities {
     pub messages: bool,
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
-    /// Whether the content is encrypted and the peer authenticated.
+    /// The content is encrypted and the peer authenticated.
     pub protected: bool,
 }
 
@@ -45,14 +45,14 @@ pub type Result<T> = core::result::Result<T, TransportError>;
 
 /// A transport under test, with its settings.
 pub trait Transport {
-    /// What it can do.
+    /// Capabilities of the transport.
     fn capabilities(&self) -> Capabilities;
 
     /// Opens a session to a server.
     fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>>;
 
-    /// What clients need to be told to know this server: a fingerprint, a certificate; nothing if
-    /// the transport does not authenticate.
+    /// Text that clients need to know this server: a fingerprint, a certificate; nothing if the
+    /// transport does not authenticate.
     fn identity(&self) -> Option<String> {
         None
     }
@@ -89,15 +89,15 @@ pub trait Session {
     /// The next message, in whatever order the transport delivers.
     fn receive_message(&self) -> Local<'_, Result<Bytes>>;
 
-    /// What the transport tells of itself, for pictures; `None` if it tells nothing.
+    /// Report of the transport on itself, for pictures; `None` if it tells nothing.
     fn status(&self) -> Option<Status>;
 
     /// Asks for a [`Sample::Packet`] of whatever happens to packets from now on. Most transports
     /// have nothing to report.
     fn record_packets(&self) {}
 
-    /// What happened since this was last asked, as [`Sample::Exchange`]. Most transports have
-    /// nothing to report.
+    /// Events since this was last asked, as [`Sample::Exchange`]. Most transports have nothing to
+    /// report.
     fn take_samples(&self) -> Vec<Sample> {
         Vec::new()
     }
@@ -109,9 +109,9 @@ pub trait Session {
 
 /// Both directions of a stream.
 pub struct Stream {
-    /// What this end sends.
+    /// Direction in which this end sends.
     pub send: Box<dyn SendStream>,
-    /// What this end receives.
+    /// Direction in which this end receives.
     pub receive: Box<dyn ReceiveStream>,
 }
 
@@ -137,7 +137,7 @@ pub trait ReceiveStream {
     fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, Result<usize>>;
 }
 
-/// What a transport tells of itself. What it does not know is `None`.
+/// Report of a transport on itself. A quantity that it does not know is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
     /// Congestion window in bytes.

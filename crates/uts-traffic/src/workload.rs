@@ -1,4 +1,4 @@
-//! What an application does: which bytes, requests or messages leave when, and what of it counts.
+//! Workload of an application: which bytes, requests or messages leave when, and what of it counts.
 
 use crate::transport::Capabilities;
 use core::time::Duration;
@@ -29,7 +29,7 @@ pub const KEYSTROKE_BYTES: usize = 36;
 pub enum Workload {
     /// One file on one stream: until this many bytes have arrived, or until the time is over.
     Bulk {
-        /// How many bytes; `None` is as many as fit into `duration`.
+        /// Length of the file in bytes; `None` is as many as fit into `duration`.
         #[serde(default, with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
         /// For how long at most.
@@ -51,18 +51,18 @@ pub enum Workload {
     },
     /// Many files one after another, each on a stream of its own, this many at a time.
     Files {
-        /// How many.
+        /// Number of files.
         count: u32,
-        /// How large each is, in bytes.
+        /// Length of each file in bytes.
         #[serde(with = "text::bytes")]
         bytes: u64,
-        /// How many at a time.
+        /// Number of files at a time.
         #[serde(default = "one")]
         concurrency: u32,
     },
     /// Requests and their answers, on as many streams as may be under way at a time.
     Requests {
-        /// How many altogether.
+        /// Number of requests altogether.
         count: u32,
         /// Size of a request in bytes.
         #[serde(with = "text::bytes")]
@@ -70,7 +70,7 @@ pub enum Workload {
         /// Size of an answer in bytes.
         #[serde(with = "text::bytes")]
         answer_bytes: u64,
-        /// How many are under way at a time.
+        /// Number of requests under way at a time.
         #[serde(default = "one")]
         concurrency: u32,
     },
@@ -128,7 +128,7 @@ pub enum Workload {
     },
     /// Keystrokes at a person's pace, each echoed by the server.
     Keystrokes {
-        /// How many.
+        /// Number of keystrokes.
         count: u32,
         /// The mean time between two; the times are exponentially distributed, from the seed.
         #[serde(with = "text::duration")]
@@ -286,7 +286,7 @@ impl Workload {
     }
 }
 
-/// Whether a transport can carry a workload.
+/// Checks that a transport can carry a workload.
 ///
 /// # Errors
 /// What it lacks.
@@ -331,7 +331,7 @@ pub(crate) fn frame_bytes(frames_per_s: u32, rate_bps: u64, key_every: u32, key_
     ((other * key_factor).round() as u64, other.round() as u64)
 }
 
-/// How often a span fits into another, the last one perhaps in part.
+/// Number of spans of `part` in `whole`, the last one perhaps in part.
 pub(crate) fn div_ceil(whole: Duration, part: Duration) -> u64 {
     u64::try_from(whole.as_nanos().div_ceil(part.as_nanos().max(1))).unwrap_or(u64::MAX)
 }

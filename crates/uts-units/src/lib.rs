@@ -1,5 +1,5 @@
 //! Amounts as people write them: `5Mbit/s`, `64kB`, `20ms`, `5%`, `63p`. All of UTS reads and
-//! writes them here. Beside them, [`printable`]: text that may be shown, whoever it is from.
+//! writes them here. Beside them, [`printable`]: text of any origin that may be shown.
 //!
 //! * **Bits and bytes differ by case**, as everyone writes them: `Mbit/s`, `mbit`, `Mb/s`, `Mbps`
 //!   are bits, `MB/s`, `MBps`, `MiB/s` are bytes. `bit` may have any case. A number of bits without
@@ -40,7 +40,7 @@ pub enum AmountError {
     /// It can be read in two ways.
     #[error("`{text}` can be read as {} and as {}; write which", readings[0], readings[1])]
     Ambiguous {
-        /// What was written.
+        /// Text as written.
         text: String,
         /// The two readings, as they would be written.
         readings: [String; 2],

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use core::net::SocketAddr;
 use std::io;
 
-/// Whether a character shows as itself, or as nothing but room, wherever it stands.
+/// True if a character shows as itself, or as nothing but room, wherever it stands.
 ///
 /// Not plain are control characters (C0, DEL, C1), separators of lines and paragraphs, characters
 /// that turn the direction of text (Unicode Standard Annex 9), and invisible characters.

@@ -3,7 +3,7 @@
 use crate::read;
 use crate::unit::{Counts, Data, time_ns};
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nothing: a share, a count.

@@ -40,7 +40,7 @@ trait Form {
     const EXPECTED: &'static str;
     fn parse(text: &str) -> Result<Self::Value, String>;
     fn show(value: Self::Value) -> String;
-    /// What a plain number means, if that is plain.
+    /// Value of a number without a unit, if that needs none.
     fn plain(number: u64) -> Option<Self::Value>;
 }
 

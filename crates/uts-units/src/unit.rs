@@ -23,7 +23,7 @@ pub(crate) fn time_ns(unit: &str) -> Option<u64> {
     TIMES.iter().find(|(name, _)| *name == plain && unit != "M").map(|(_, ns)| *ns)
 }
 
-/// What a unit of data counts.
+/// Base unit of data: bits or bytes, if it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
     /// Bits: `bit`, or `b` in a unit that respects case.
@@ -40,11 +40,11 @@ pub(crate) enum Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     pub counts: Counts,
-    /// Whether bits are written out, as `bit`.
+    /// Bits are written out, as `bit`.
     pub is_spelled: bool,
-    /// How many bits or bytes.
+    /// Bits or bytes in the unit.
     pub factor: u64,
-    /// Whether a second is named.
+    /// The unit names a second, as `/s` or `ps`.
     pub per_second: bool,
     /// The prefix as it should be written: `M`, `Ki`, or nothing.
     prefix: Option<(char, bool)>,

@@ -54,7 +54,7 @@ impl ConnectionId {
         self.len as usize
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

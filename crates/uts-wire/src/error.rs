@@ -1,4 +1,4 @@
-//! What is wrong with bytes that do not parse.
+//! Faults of bytes that do not parse.
 
 /// A field that cannot be read: which, where, and what was expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +8,7 @@ pub struct WireError {
     pub what: &'static str,
     /// Its first byte, counted from the start of the bytes that were handed to the parser.
     pub at: usize,
-    /// What is wrong with it.
+    /// Kind of fault.
     pub problem: Problem,
 }
 
@@ -26,15 +26,15 @@ pub enum Problem {
     /// The value is not one of those allowed.
     #[error("is {found:#x}, expected {expected}")]
     Value {
-        /// What was read.
+        /// Value that was read.
         found: u64,
-        /// What may stand there.
+        /// Values that may stand there.
         expected: &'static str,
     },
     /// A length or count is over its bound.
     #[error("has length {found}, at most {max} allowed")]
     TooLong {
-        /// What was read.
+        /// Length or count that was read.
         found: u64,
         /// The bound.
         max: u64,
@@ -42,10 +42,10 @@ pub enum Problem {
     /// The type has no meaning in this version.
     #[error("unknown type {found:#x}")]
     Unknown {
-        /// What was read.
+        /// Type that was read.
         found: u64,
     },
-    /// What may stand once stands twice.
+    /// A part that may stand once stands twice.
     #[error("appears a second time")]
     Duplicate,
     /// A mandatory part is absent.
@@ -57,7 +57,7 @@ pub enum Problem {
     /// Bytes follow the end of the value.
     #[error("{left} bytes follow its end")]
     Trailing {
-        /// How many.
+        /// Number of these bytes.
         left: usize,
     },
     /// The text is not UTF-8.

@@ -1,4 +1,4 @@
-//! What an endpoint has and allows, as the TLS handshake carries it (like QUIC's transport
+//! Abilities and limits of an endpoint, as the TLS handshake carries them (like QUIC's transport
 //! parameters). [P-50]
 
 use crate::cid::ConnectionId;
@@ -69,7 +69,7 @@ pub struct Item {
     pub name: &'static str,
     /// The end that alone says it; `None`: both do.
     pub of: Option<End>,
-    /// True if who says it has to.
+    /// An end that may say it must say it.
     pub mandatory: bool,
 }
 
@@ -102,7 +102,7 @@ pub const ITEMS: [Item; 21] = [
     item(id::READS_USE, "packets that carry a request", None, false),
 ];
 
-/// What an endpoint says of itself in the handshake, authenticated by it.
+/// An endpoint's description of itself in the handshake, which authenticates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The versions that it speaks, best first: 1 to [`MAX_VERSIONS`].
@@ -115,27 +115,27 @@ pub struct Hello {
     pub retry_scid: Option<ConnectionId>,
     /// Its library: numbers of function and mechanism, at most [`MAX_MECHANISMS`].
     pub mechanisms: BTreeSet<(u8, u8)>,
-    /// What it allows the peer.
+    /// Limits for the peer.
     pub limits: Limits,
-    /// From a server: what a stateless reset of this connection ends with.
+    /// From a server: the token at the end of a stateless reset of this connection.
     pub reset_token: Option<[u8; 16]>,
     /// From a client: the first profile of what it sends.
     pub profile_out: Option<WireProfile>,
     /// From a client: the first profile of what it receives.
     pub profile_in: Option<WireProfile>,
-    /// Whether it agrees to profiles without protection.
+    /// It agrees to profiles without protection.
     pub allows_unprotected: bool,
     /// The service that a client asks for, or that a server is; at most [`MAX_SERVICE_BYTES`].
     pub service: String,
-    /// Whether it reads frames of messages of one length. [P-34]
+    /// It reads frames of messages of one length. [P-34]
     pub reads_messages: bool,
-    /// Whether it takes expedited messages. [P-55]
+    /// It takes expedited messages. [P-55]
     pub takes_expedited: bool,
     /// The sender of the item reads packets with the request for their profile. [P-63]
     pub reads_use: bool,
 }
 
-/// What an endpoint allows the peer.
+/// Limits that an endpoint sets for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Flows that the peer may open, those that are gone included: their ids halved are below it.
@@ -159,7 +159,7 @@ pub struct Limits {
     pub spare_ids: u8,
 }
 
-/// What has been read so far.
+/// Items that have been read so far.
 #[derive(Default)]
 struct Partial {
     hello: Hello,

@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         Reader { left: bytes, end: offset.saturating_add(bytes.len()) }
     }
 
-    /// How far the cursor has come.
+    /// Position of the cursor, counted as errors count positions.
     pub const fn offset(&self) -> usize {
         self.end.saturating_sub(self.left.len())
     }
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         self.left.len()
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub const fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
@@ -236,7 +236,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// What is left of memory that is written to from the front on; what does not fit is left out.
+/// Memory left to write to, from the front on; what does not fit is left out.
 #[derive(Debug)]
 pub(crate) struct Room<'a>(pub &'a mut [u8]);
 

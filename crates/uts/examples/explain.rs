@@ -1,4 +1,4 @@
-//! What the selector would choose for a path, and why. Nothing is sent.
+//! Choice of the selector for a path, and its reasons. Nothing is sent.
 //!
 //! ```text
 //! cargo run --example explain

@@ -21,7 +21,7 @@ use uts::{
 struct FixedWindow {
     packets: u64,
     packet_bytes: u64,
-    /// What the mechanism before knew of the path. The next one is built from it.
+    /// Knowledge of the mechanism before about the path. The next one is built from it.
     summary: Summary,
 }
 
@@ -119,7 +119,7 @@ pub async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     Ok(server.await??)
 }
 
-/// What is sent: each byte says its position, modulo a prime.
+/// Byte that is sent at a position: it says the position, modulo a prime.
 fn byte_at(position: u64) -> u8 {
     (position % 251) as u8
 }

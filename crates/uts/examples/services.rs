@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What there is, by name.
+/// Services of the server, by name.
 pub fn services() -> Services {
     Services::new()
         .on("echo", |connection| answer(connection, |text| text))

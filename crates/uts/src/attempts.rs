@@ -29,7 +29,7 @@ pub(crate) struct Target<'a> {
     pub name: ServerName<'static>,
     pub options: &'a ConnectOptions,
     pub from: Option<&'a Arc<Shared>>,
-    /// Who carries what is made.
+    /// Carrier of the endpoint that is made for the connection.
     pub carrier: Host,
 }
 
@@ -42,7 +42,7 @@ struct Failure {
 }
 
 impl Failure {
-    /// Whether the host may answer at another address.
+    /// True if the host may answer at another address.
     fn next_may_answer(&self) -> bool {
         matches!(
             self.error,
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// What is said when no address answers: of one its error, of several all.
+/// Failure after no address has answered: the error of a single address, or the list of several.
 fn none_answers(failed: Vec<(SocketAddr, Failure)>) -> Failure {
     let addr = failed.first().map_or(SocketAddr::from(([0; 4], 0)), |(addr, _)| *addr);
     let mut tried: Vec<ConnectError> = failed.into_iter().map(|(_, failure)| failure.error).collect();
@@ -102,7 +102,7 @@ impl Target<'_> {
 
     /// Tries the addresses, each a while after the one before or as soon as that has failed. The
     /// first connection is taken; attempts that are still under way then end with their sockets.
-    /// Who answers, but is not who was meant, ends it, too.
+    /// An answer of another server than was meant ends it, too.
     async fn race(
         &self,
         addrs: &[SocketAddr],

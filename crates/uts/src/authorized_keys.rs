@@ -22,7 +22,7 @@ pub struct AuthorizedKeys {
     keys: BTreeMap<Fingerprint, String>,
 }
 
-/// What is wrong with a file of authorized keys.
+/// Error in a file of authorized keys, or in reading it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorizedKeysError {
@@ -41,7 +41,7 @@ pub enum AuthorizedKeysError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault of the line.
         why: String,
     },
 }
@@ -78,22 +78,22 @@ impl AuthorizedKeys {
         Ok(AuthorizedKeys { keys })
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether a key is among them.
+    /// True if the key with this fingerprint is among them.
     pub fn contains(&self, fingerprint: &Fingerprint) -> bool {
         self.keys.contains_key(fingerprint)
     }
 
-    /// What the file says beside a key, its owner's name usually.
+    /// Text beside a key in the file, usually the name of its owner.
     pub fn name(&self, fingerprint: &Fingerprint) -> Option<&str> {
         self.keys.get(fingerprint).map(String::as_str)
     }
@@ -140,18 +140,18 @@ impl Admitted {
 #[derive(Debug)]
 pub(crate) struct Watched(Mutex<Held>);
 
-/// What was read, and of which state of the file; `None` = to be read again in any case.
+/// Keys that were read, and the state of the file then; `None` = to be read again in any case.
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
     of: Option<Stamp>,
-    /// What is wrong is held as well: a damaged file is not read for each client either.
+    /// Keys, or the error in the file: a damaged file is not read for each client either.
     keys: Result<Arc<AuthorizedKeys>, String>,
     #[cfg(test)]
     reads: u32,
 }
 
-/// What changes when a file does.
+/// Metadata that change when a file does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,

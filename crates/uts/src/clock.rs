@@ -33,7 +33,7 @@ pub(crate) fn kernel_tick() -> Duration {
 /// The longest tick of a system that is in use.
 const TICK_MAX: Duration = Duration::from_millis(10);
 
-/// What the standard library reads, without its arithmetic. A short round trip asks for the time
+/// Clock of the standard library, without its arithmetic. A short round trip asks for the time
 /// several times.
 #[cfg(unix)]
 mod imp {

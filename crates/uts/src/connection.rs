@@ -47,7 +47,7 @@ pub enum PropertyError {
     Closed(CloseReason),
 }
 
-/// What happens on a connection, in order; see [`Connection::events`].
+/// Events of a connection, in order; see [`Connection::events`].
 #[derive(Debug)]
 pub struct Events(UnboundedReceiver<ConnectionEvent>);
 
@@ -159,8 +159,8 @@ impl Connection {
         }
     }
 
-    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first
-    /// stream of events also has what happened before (the latest 256 events).
+    /// Events of the connection: exchanges of mechanisms, the packet size, its end. The first
+    /// stream of events also has the latest 256 from before.
     pub fn events(&self) -> Events {
         Events(self.shared().subscribe(self.handle()))
     }
@@ -178,7 +178,7 @@ impl Connection {
         })
     }
 
-    /// What is asked of the data that this end sends.
+    /// Requirements on the data that this end sends.
     pub fn requirements(&self) -> Requirements {
         Requirements::clone(&self.lock_requirements())
     }
@@ -260,12 +260,12 @@ impl Connection {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).and_then(|c| c.profile(direction)))
     }
 
-    /// What is known of the path of the data that this end sends, or was when the connection ended.
+    /// Facts of the path of the data that this end sends, as of now or of the connection's end.
     pub fn facts(&self) -> PathFacts {
         self.inspect(|c| c.facts()).unwrap_or_else(|| self.last().1)
     }
 
-    /// What the connection has done so far, or had when it ended.
+    /// Counts of the connection, up to now or to its end.
     pub fn stats(&self) -> Stats {
         self.inspect(|c| c.stats()).unwrap_or_else(|| self.last().0)
     }
@@ -432,7 +432,7 @@ pub(crate) fn explain(reason: CloseReason, own: Option<Fingerprint>) -> CloseRea
     }
 }
 
-/// Whether words of the engine about a TLS alert of the peer are about this end's key.
+/// True if the engine's words about a TLS alert of the peer are about this end's key.
 pub(crate) fn objects_to_key(why: &str) -> bool {
     why.contains("this end's key") || why.contains("client key is required")
 }

@@ -19,27 +19,27 @@ use std::sync::Arc;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 use uts_units::printable;
 
-/// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
+/// Words of C libraries for `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
 /// library hands on no more.
 const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
 
-/// How to connect.
+/// Options for connecting to a server.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// How to know that the server is the one that is meant.
+    /// Means to recognize the server that is meant.
     pub trust: Trust,
-    /// Who this end is, for servers that ask.
+    /// Identity of this end, for servers that ask.
     pub identity: Option<Identity>,
     /// Settings of the connection.
     pub connection: ConnectionConfig,
     /// The name that the server's certificate must be made out to. `None` = the host that is
     /// connected to.
     pub server_name: Option<String>,
-    /// How long to look for arrivals before sleeping, after anything has arrived or left. Zero =
-    /// only if that has paid lately, for some 10 us while data streams in, and some 50 us for an
-    /// answer. A round trip then needs no wake-up, which is most of a short one, at the price of a
-    /// core that is busy meanwhile. Useful up to some 100 us, with a runtime that has a thread for
-    /// it. Applies if the connection has a socket of its own ([`connect`]). See
+    /// Time to look for arrivals before sleeping, after anything has arrived or left. Zero = only
+    /// if that has paid lately, for some 10 us while data streams in, and some 50 us for an answer.
+    /// A round trip then needs no wake-up, which is most of a short one, at the price of a core
+    /// that is busy meanwhile. Useful up to some 100 us, with a runtime that has a thread for it.
+    /// Applies if the connection has a socket of its own ([`connect`]). See
     /// [`Endpoint::client_spinning`].
     pub spin: Duration,
     /// Write what each connection does as qlog to a file in this directory, from the first packet
@@ -88,9 +88,9 @@ pub enum ConnectError {
     /// The address is not `host:port`.
     #[error("`{target}` is not an address: {why}")]
     Address {
-        /// What was given.
+        /// Address as it was given.
         target: String,
-        /// What is wrong with it.
+        /// Fault of the address.
         why: String,
     },
     /// No host of that name.
@@ -98,7 +98,7 @@ pub enum ConnectError {
     NoSuchHost {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// Explanation of the resolver.
         why: String,
         /// The resolver could not be asked at present, so that nothing is known of the name.
         is_temporary: bool,
@@ -126,9 +126,9 @@ pub enum ConnectError {
     NoAnswer {
         /// Where to.
         addr: SocketAddr,
-        /// How long the client waited.
+        /// Time that the client waited.
         after: Duration,
-        /// What it sent, and what came back.
+        /// Datagrams that the client sent, and packets that came back.
         tried: Tried,
     },
     /// The only answer could have been sent by anybody who sees the path: it refuses connections,
@@ -137,17 +137,17 @@ pub enum ConnectError {
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,
-        /// How long the client waited.
+        /// Time that the client waited.
         after: Duration,
-        /// What it sent, and what came back.
+        /// Datagrams that the client sent, and packets that came back.
         tried: Tried,
-        /// What came instead.
+        /// Reason that came instead, not authenticated.
         said: Box<CloseReason>,
     },
     /// The host has several addresses, and none of them answers.
     #[error("{}", none_of(.tried))]
     NoneAnswers {
-        /// What came of each, in the order in which they were tried.
+        /// Error of each address, in the order in which they were tried.
         tried: Vec<ConnectError>,
     },
     /// The server is not the one that was meant.
@@ -167,7 +167,7 @@ pub enum ConnectError {
     Closed(CloseReason),
 }
 
-/// What came of several attempts, in one line.
+/// Errors of several attempts, in one line.
 fn none_of(tried: &[ConnectError]) -> String {
     let unreachable = tried.iter().map(|error| match error {
         ConnectError::Unreachable { addr } => Some(addr.to_string()),
@@ -184,8 +184,8 @@ fn none_of(tried: &[ConnectError]) -> String {
 }
 
 impl ConnectError {
-    /// Whether the same may succeed if it is tried again: the path, or a server that is away or
-    /// busy, was in the way. False where the address is wrong, the server is not the one that was
+    /// True if the same may succeed if it is tried again: the path, or a server that is away or
+    /// busy, was in the way. False where the address is wrong, the server is another than was
     /// meant, or does not accept this end.
     pub fn is_worth_retrying(&self) -> bool {
         match self {

@@ -23,13 +23,13 @@ pub enum FingerprintError {
     /// It does not say by which hash.
     #[error("`{0}` is not a fingerprint: it has to begin with SHA256:")]
     Prefix(String),
-    /// What follows the prefix is not base64.
+    /// The text behind the prefix is not base64.
     #[error("`{0}` is not a fingerprint: what follows SHA256: is not base64")]
     Base64(String),
     /// It has another length.
     #[error("`{text}` is not a fingerprint: it holds {bytes} bytes instead of 32")]
     Length {
-        /// What was given.
+        /// Text as it was given.
         text: String,
         /// The bytes that it holds.
         bytes: usize,

@@ -1,4 +1,4 @@
-//! Who this end is: a key and the certificate that carries it.
+//! Identity of this end: a key and the certificate that carries it.
 
 use crate::fingerprint::Fingerprint;
 use crate::ssh_keys;
@@ -58,7 +58,7 @@ pub enum IdentityError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault of the file.
         why: String,
     },
     /// The key and the certificate do not belong together, or cannot be used.
@@ -169,7 +169,7 @@ impl Identity {
         Ok(Identity { certificates, key, fingerprint })
     }
 
-    /// What peers know the key by.
+    /// Fingerprint by which peers know the key.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -398,7 +398,7 @@ mod tests {
         assert!(error.to_string().contains("id.pem"), "{error}");
     }
 
-    /// What is printed may go to a log.
+    /// Printed text may go to a log.
     #[test]
     fn a_key_is_not_printed() {
         let identity = Identity::generate().expect("a key");

@@ -1,5 +1,5 @@
-//! What tells one endpoint from others of the same identity: on other hosts, in other containers,
-//! at other ports.
+//! Distinction of an endpoint from others of the same identity: on other hosts, in other
+//! containers, at other ports.
 //!
 //! Nothing is stored. A server that is started again at its place has the same key, and can reset
 //! the connections that it has forgotten. A server at any other place has another key, and can be
@@ -33,9 +33,9 @@ fn secret_of(kept: &[u8; 32], at: SocketAddr, host: &[Vec<u8>]) -> [u8; 32] {
     secret
 }
 
-/// What is known of this host. An address and a port belong to one socket of a network namespace.
-/// The other facts tell that namespace from those of other hosts and containers. All outlive a
-/// restart of the host, except the namespace of a container.
+/// Facts of this host. An address and a port belong to one socket of a network namespace. The other
+/// facts tell that namespace from those of other hosts and containers. All outlive a restart of the
+/// host, except the namespace of a container.
 fn host() -> Vec<Vec<u8>> {
     let read = |path| std::fs::read(path).unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();

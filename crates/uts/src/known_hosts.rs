@@ -27,7 +27,7 @@ pub struct KnownHost {
     pub line: usize,
 }
 
-/// What is wrong with a known-hosts file.
+/// Error in a known-hosts file, or in reading or writing it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KnownHostsError {
@@ -59,7 +59,7 @@ pub enum KnownHostsError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault of the line.
         why: String,
     },
 }
@@ -86,8 +86,8 @@ impl KnownHosts {
         Ok(KnownHosts { entries })
     }
 
-    /// What the lines of a file say, in their order: for each that is no comment, a host or what is
-    /// wrong with it. A file that does not exist has none.
+    /// Entries of a file, in their order: for each line that is no comment, a host or the error in
+    /// the line. A file that does not exist has none.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -168,7 +168,7 @@ impl KnownHosts {
     }
 }
 
-/// What is no word would damage the file for all hosts.
+/// Checks that `host` is a word: anything else would damage the file for all hosts.
 fn check(path: &Path, host: &str) -> Result<(), KnownHostsError> {
     let is_word = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
     if is_word && !host.starts_with('#') {

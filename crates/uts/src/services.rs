@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 /// have. (services.md V-1)
 pub const NO_SUCH_SERVICE: u64 = 2;
 
-/// What serves a connection.
+/// Function that serves a connection.
 pub type Handler = Box<dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Services by their names. The service without a name is that of clients that ask for none.

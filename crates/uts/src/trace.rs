@@ -16,7 +16,7 @@ impl Connection {
         })
     }
 
-    /// What was recorded since the last call.
+    /// Takes the rows that were recorded since the last call.
     pub fn take_trace(&self) -> Vec<TraceRow> {
         self.shared().act(|inner, _| match inner.connection(self.handle()) {
             Some(connection) => connection.trace().take().collect(),

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a client knows that a server is the one it means.
+/// Means by which a client recognizes the server that it means.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// It has one of these keys.
@@ -18,7 +18,7 @@ pub enum Trust {
     KnownHosts {
         /// Where the keys of known hosts are kept.
         file: PathBuf,
-        /// What to do about a host that was never met before.
+        /// Decision on a host that was never met before.
         on_new: NewHost,
     },
     /// Its certificate leads to one of the X.509 roots of this PEM file, and names the host.
@@ -35,7 +35,7 @@ impl Trust {
     }
 }
 
-/// What to do about a host that was never met before.
+/// Decision on a host that was never met before.
 #[derive(Clone)]
 pub enum NewHost {
     /// Ask: `true` accepts its key and keeps it. The question is put on a thread that may block.
@@ -173,7 +173,7 @@ pub enum ClientAuthError {
     AuthorizedKeys(#[from] AuthorizedKeysError),
 }
 
-/// What is expected of a server's key, before it is seen.
+/// Expectation of a server's key, before it is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// One of these.
@@ -184,7 +184,7 @@ pub(crate) enum Expected {
     Certificate,
 }
 
-/// What `trust` expects of `host` (`host:port`).
+/// Expectation that `trust` has of `host` (`host:port`).
 pub(crate) fn expected(trust: &Trust, host: &str) -> Result<Expected, TrustError> {
     match trust {
         Trust::Pin(keys) => Ok(Expected::Keys(keys.clone())),

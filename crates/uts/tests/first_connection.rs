@@ -1,4 +1,4 @@
-//! What the first connection of a process costs, in instructions rather than in time. If a library
+//! Cost of the first connection of a process, in instructions rather than in time. If a library
 //! gathers randomness of its own before the first key, every short run of a program is late by tens
 //! of milliseconds.
 

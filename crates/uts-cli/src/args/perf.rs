@@ -1,4 +1,4 @@
-//! What `uts perf` is told.
+//! Arguments of `uts perf`.
 
 use super::{ReachArgs, WantedArgs};
 use clap::Args as ClapArgs;
@@ -51,7 +51,7 @@ pub struct PerfArgs {
     /// Size of a message; a number alone counts bytes
     #[arg(short = 'l', long, value_name = "SIZE", default_value = "160B", value_parser = crate::given::bytes, requires = "messages")]
     pub length: u64,
-    /// How long after its sending a message is of use
+    /// Time from its sending for which a message is of use
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
     pub deadline: Duration,
     /// Send so many requests, one after another on each flow, and wait for their answers
@@ -63,10 +63,10 @@ pub struct PerfArgs {
     /// Size of an answer
     #[arg(long, value_name = "SIZE", default_value = "10kB", value_parser = uts_units::text::parse_bytes, requires = "requests")]
     pub answer: u64,
-    /// How the server is known, and this end to it
+    /// Identity of the server, and of this end to it
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// How what is sent is to be carried
+    /// Requirements on what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print one JSON object a line (see docs/uts.md)

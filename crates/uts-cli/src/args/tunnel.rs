@@ -1,4 +1,4 @@
-//! What `uts tunnel` and `uts ctl` are told.
+//! Arguments of `uts tunnel` and `uts ctl`.
 
 use super::{ReachArgs, VerboseArgs, WantedArgs};
 use crate::tunnel::forward::Forward;
@@ -47,10 +47,10 @@ pub struct TunnelArgs {
     /// once [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
     pub retry: Option<Duration>,
-    /// How the server is known, and this end to it
+    /// Identity of the server, and of this end to it
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// How what is sent is to be carried
+    /// Requirements on what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print errors only, not what happens to the tunnel
@@ -75,7 +75,7 @@ pub struct CtlArgs {
     /// Socket of the tunnel or the server, the FILE of its --control, or of a session of `uts ssh`
     #[arg(value_name = "FILE")]
     pub socket: PathBuf,
-    /// What to do [default: list]
+    /// Action [default: list]
     #[command(subcommand)]
     pub command: Option<CtlCommand>,
     /// Print one JSON object

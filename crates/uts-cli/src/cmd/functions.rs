@@ -137,7 +137,7 @@ fn text(m: &Mechanism) -> String {
     text
 }
 
-/// What the rest of a profile, and the ends, must have for it.
+/// Needs of a mechanism: what the rest of a profile, and the ends, must have for it.
 fn notes(m: &Mechanism) -> Vec<String> {
     let mut notes: Vec<String> = m.needs.iter().map(|need| format!("needs {}", need_words(need))).collect();
     match m.consent {
@@ -216,7 +216,7 @@ fn profile_text(named: &Named) -> String {
     text
 }
 
-/// What is mandatory and what is optional in a transport class.
+/// Mandatory and optional parts of a transport class.
 fn duties(class: &str) -> String {
     let column = CLASS_NAMES.iter().position(|name| *name == class).unwrap_or_default();
     let of = |mark: char| {
@@ -256,7 +256,7 @@ fn table_2_3(args: &FunctionsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a profile has for these functions; for none of them, what it lacks.
+/// Mechanisms that a profile has for these functions; without functions, what the profile lacks.
 fn here(named: &Named, functions: &[Function]) -> String {
     if functions.is_empty() {
         return format!("not as there: {}", named.lacks.join("; "));

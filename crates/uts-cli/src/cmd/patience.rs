@@ -1,4 +1,4 @@
-//! How long a command tries to go on by itself.
+//! Time for which a command tries to go on by itself.
 
 use crate::link::Broken;
 use std::time::Duration;
@@ -31,18 +31,18 @@ impl Patience {
         *self = Patience::new(self.max);
     }
 
-    /// How long it lasts.
+    /// Time that it lasts.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// How much of it is left.
+    /// Time that is left of it.
     fn left(&mut self) -> Duration {
         let now = Instant::now();
         self.max.saturating_sub(now - *self.since.get_or_insert(now))
     }
 
-    /// How long to wait before the next try; `None` = it is over.
+    /// Time to wait before the next try; `None` = it is over.
     fn next(&mut self) -> Option<Duration> {
         let left = self.left();
         if left < LEFT_MIN {

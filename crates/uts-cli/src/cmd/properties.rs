@@ -9,15 +9,15 @@ use uts::{Function, Requirements};
 use uts_engine::named;
 use uts_functions::library;
 
-/// How wide lines are, in characters: as terminals are at least.
+/// Width of lines, in characters: as terminals have at least.
 const COLUMNS: usize = 79;
 
-/// What can be asked for.
+/// Property that can be asked for.
 struct Row {
     name: String,
-    /// What values it takes.
+    /// Values that it takes.
     values: String,
-    /// What a copy asks unless told otherwise.
+    /// Value that a copy asks unless told otherwise.
     default: String,
     meaning: String,
     /// Beyond that.

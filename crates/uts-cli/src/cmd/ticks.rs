@@ -1,4 +1,4 @@
-//! What happens again and again while something else goes on.
+//! Ticks for work that is done again and again while something else goes on.
 
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};

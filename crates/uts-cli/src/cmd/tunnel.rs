@@ -32,7 +32,7 @@ use tracing::Level;
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
 use uts_ledger::{Ledger, Resource};
 
-/// How often a port of the server is asked for again that it could not have after a reconnection:
+/// Time between two requests for a port of the server that could not be had after a reconnection:
 /// it may be held by the connection that was lost, until the server knows that.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 

@@ -7,7 +7,7 @@ use uts_end::clock::MonotonicClock;
 use uts_traffic::clock::Clock;
 use uts_traffic::transport::Local;
 
-/// How often a client asks for the server's time. The quickest answer counts.
+/// Number of times that a client asks for the server's time. The quickest answer counts.
 const ASKED: usize = 16;
 
 /// The server's clock, as an end knows it.
@@ -62,7 +62,8 @@ pub async fn agree(control: &mut Control) -> io::Result<(SharedClock, Duration)>
     Ok((clock, Duration::from_nanos(quickest_ns / 2)))
 }
 
-/// How far the server's clock is ahead, if its time was read half way between question and answer.
+/// Time by which the server's clock is ahead, in nanoseconds, if it was read half way between
+/// question and answer.
 fn ahead(server_ns: u64, asked_ns: u64, took_ns: u64) -> i64 {
     let ahead_ns = i128::from(server_ns) - i128::from(asked_ns) - i128::from(took_ns / 2);
     i64::try_from(ahead_ns).unwrap_or(if ahead_ns < 0 { i64::MIN } else { i64::MAX })

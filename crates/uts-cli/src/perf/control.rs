@@ -1,4 +1,4 @@
-//! What the ends say to each other about a measurement, and within which bounds.
+//! Messages of the ends to each other about a measurement, and the bounds of a measurement.
 
 use super::Report;
 use serde::de::DeserializeOwned;
@@ -41,25 +41,25 @@ pub enum Way {
 }
 
 impl Way {
-    /// Whether the client drives a workload.
+    /// True if the client drives a workload.
     pub fn is_forward(self) -> bool {
         self != Way::Reverse
     }
 
-    /// Whether the server drives a workload.
+    /// True if the server drives a workload.
     pub fn is_reverse(self) -> bool {
         self != Way::Forward
     }
 }
 
-/// What a client wants to measure.
+/// Measurement that a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u8,
-    /// What each flow carries.
+    /// Workload of each flow.
     pub workload: Workload,
-    /// How many flows carry it at once, in each direction.
+    /// Number of flows that carry it at once, in each direction.
     pub flows: u32,
     /// From where to where.
     pub way: Way,
@@ -68,10 +68,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it stays within the bounds of a server.
+    /// Checks that it stays within the bounds of a server.
     ///
     /// # Errors
-    /// What does not, in words.
+    /// The reason why it does not, in words.
     pub fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
             return Err(format!("version {} is asked; version {VERSION} is spoken here", self.version));
@@ -107,21 +107,21 @@ impl Request {
     }
 }
 
-/// What a client says.
+/// Message of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToServer {
-    /// What it wants to measure.
+    /// Measurement that it asks for.
     Request(Request),
     /// It asks for the server's time.
     Time,
     /// It begins.
     Start,
-    /// What it has seen. Nothing follows.
+    /// Report of the client. Nothing follows.
     Done(Report),
 }
 
-/// What a server says.
+/// Message of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToClient {
@@ -131,7 +131,7 @@ pub enum ToClient {
     Refused(String),
     /// Its time, in nanoseconds since any instant.
     Time(u64),
-    /// What it has seen. Nothing follows.
+    /// Report of the server. Nothing follows.
     Done(Report),
 }
 
@@ -162,7 +162,7 @@ impl Control {
         self.send.flush().await
     }
 
-    /// What the peer says next. Once begun, it must be read to its end.
+    /// Next message of the peer. Once begun, it must be read to its end.
     ///
     /// # Errors
     /// Those of the flow; [`io::ErrorKind::InvalidData`] if it is longer than 256 KiB, or not what

@@ -14,10 +14,10 @@ use uts_traffic::measure::Measure;
 use uts_traffic::run::{self as traffic, Outcome, RunError, RunOptions};
 use uts_traffic::workload::Workload;
 
-/// What lasts a given time is given up so long after it.
+/// Time after its planned end at which a workload of a given time is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came of one flow.
+/// Results of one flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Its figures, of `uts_traffic::run`.
@@ -26,7 +26,7 @@ pub struct FlowReport {
     pub cut_short: Option<String>,
 }
 
-/// What an end has seen of one direction.
+/// Results of one direction, as an end has seen it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Half {
     /// Of each flow.
@@ -58,7 +58,7 @@ impl Half {
     }
 }
 
-/// What an end has seen.
+/// Report of an end about a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Of the workload that it drove: that sent, or asked.

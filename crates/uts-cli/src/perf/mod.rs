@@ -15,5 +15,5 @@ pub use control::{Control, LASTS_MAX, Request, ToClient, ToServer, VERSION, Way,
 pub use end::{Half, Report, measure};
 pub use server::Server;
 
-/// What a client asks for in the handshake.
+/// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "perf";

@@ -13,24 +13,24 @@ use uts_end::Role;
 use uts_ledger::{Payer, Resource};
 use uts_traffic::clock::Clock;
 
-/// How long a client may take for each thing that it says.
+/// Time that a client may take for each of its messages.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often a client may ask for the time.
+/// Number of times that a client may ask for the time.
 const TIMES_MAX: usize = 1000;
 
 /// Measures for one client at a time.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Semaphore>);
 
-/// What was measured.
+/// Measurement that was made, with the reports of both ends.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What was asked.
+    /// Request of the client.
     pub request: Request,
-    /// What the server has seen.
+    /// Report of the server.
     pub own: Report,
-    /// What the client has seen, if it has said so.
+    /// Report of the client, if it has sent one.
     pub client: Report,
 }
 

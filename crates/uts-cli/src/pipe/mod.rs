@@ -18,7 +18,7 @@ use crate::stream::{put_text, read_text};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What a client asks for in the handshake.
+/// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "pipe";
 
 /// Versions of a request: of a stream that is the flow, and of one that the flow carries.

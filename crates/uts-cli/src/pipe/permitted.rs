@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// A service, written `NAME=HOST:PORT` or `NAME=PORT` (of this host).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What clients call it.
+    /// Name by which clients call it.
     pub name: String,
     /// Where it is, as `host:port`: TCP.
     pub address: String,

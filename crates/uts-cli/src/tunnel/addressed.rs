@@ -16,7 +16,7 @@ pub struct Addressed {
     has_many_addresses: bool,
 }
 
-/// Who has sent a datagram, and to which address.
+/// Sender of a datagram, and the address to which it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
     /// Its address and port.

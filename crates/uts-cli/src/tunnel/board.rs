@@ -18,11 +18,11 @@ pub struct Board {
     pub host: String,
     /// The forwards: what they are called, where they lead, and what is asked of their flows.
     pub forwards: Vec<(String, String, Arc<Wants>)>,
-    /// What is carried.
+    /// Streams that are carried.
     pub live: Arc<Live>,
     /// The connection.
     pub connections: Connections,
-    /// What was asked of the connection while it ran, for those that follow it.
+    /// Properties that were asked of the connection while it ran, for its successors.
     pub changed: Mutex<Vec<(String, String)>>,
     /// The last exchange.
     pub last: Mutex<Sentence>,

@@ -49,7 +49,7 @@ const EARLY_BYTES_MAX: usize = 16 << 10;
 /// The largest UDP payload (RFC 768, less the IPv4 header).
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 
-/// Whether a message is one of those above.
+/// True if a message is of one of the kinds above.
 pub fn is_one(message: &[u8]) -> bool {
     matches!(message.first(), Some(&(DATAGRAM | OPENING | REFUSED)))
 }
@@ -61,7 +61,7 @@ fn message(kind: u8, parts: [&[u8]; 2]) -> Bytes {
     out.freeze()
 }
 
-/// Who sends, or where to: each has a flow of its own.
+/// Senders, or destinations: each has a flow of its own.
 pub struct Senders<K> {
     all: BTreeMap<K, Sender>,
     tasks: JoinSet<K>,
@@ -159,9 +159,9 @@ pub async fn arrive(socket: Addressed, entry: Arc<Entry>, connections: Connectio
 
 /// Where the datagrams of a flow come from, and where they lead.
 pub struct Leading {
-    /// What the other end is asked.
+    /// Request to the other end.
     pub asked: Asked,
-    /// Who sends.
+    /// Sender of the datagrams.
     pub from: SocketAddr,
     /// Where to, in words.
     pub to: String,
@@ -286,9 +286,9 @@ pub enum Local {
         socket: Arc<Addressed>,
         /// The sender.
         to: Origin,
-        /// What each datagram to it begins with.
+        /// Beginning of each datagram to it.
         head: Bytes,
-        /// What it has sent.
+        /// Datagrams that it has sent.
         arrivals: mpsc::Receiver<Bytes>,
     },
     /// By a socket that knows only its peer.
@@ -305,7 +305,7 @@ impl Local {
         }
     }
 
-    /// What cannot be sent is lost, as datagrams are.
+    /// Sends a datagram. If that cannot be done, it is lost, as datagrams are.
     async fn put(&mut self, datagram: &[u8]) {
         let _ = match self {
             Local::Shared { socket, to, head, .. } if head.is_empty() => socket.answer(datagram, *to).await,

@@ -24,8 +24,8 @@ use uts::printable::{self, words};
 use uts::{CloseReason, Connection, RecvFlow, SendFlow};
 use uts_ledger::{Payer, Resource};
 
-/// How long who has connected waits while there is no connection to the other end, and then for the
-/// answer of the other end.
+/// Time that a program that has connected waits while there is no connection to the other end, and
+/// then for the answer of the other end.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// After a connection could not be accepted, mostly for lack of file descriptors.
@@ -36,25 +36,25 @@ const HALF_MADE_MAX: usize = 256;
 
 /// A place at which connections arrive.
 pub struct Entry {
-    /// What it is called.
+    /// Name of the entry.
     pub name: String,
-    /// What the other end is asked; `None` = what each connection says (SOCKS5).
+    /// Request to the other end; `None` = each connection says its own (SOCKS5).
     pub asked: Option<Asked>,
     /// Where it leads, in words.
     pub to: String,
-    /// What is asked of its flows.
+    /// Properties that are asked of its flows.
     pub wants: Arc<Wants>,
     /// Its share of the connections that are carried.
     pub room: Payer,
-    /// What it may take of this process.
+    /// Resources of this process that it may take.
     pub budget: Budget,
-    /// What is carried.
+    /// Streams that are carried.
     pub live: Arc<Live>,
     /// Whom to tell what goes wrong.
     pub teller: Arc<Teller>,
 }
 
-/// What is listened at.
+/// Socket that is listened at.
 pub enum Socket {
     /// Connections arrive.
     Tcp(TcpListener),
@@ -161,7 +161,7 @@ impl HalfMade {
     }
 }
 
-/// Who has connected: it may wait to be told that its connection is made.
+/// Program that has connected: it may wait to be told that its connection is made.
 enum Arrived {
     Plain(TcpStream),
     Socks(Waiting),
@@ -187,7 +187,7 @@ struct Made {
 /// Why a connection was not made.
 enum Unmade {
     Refused(Refused),
-    /// Who has connected is gone, or is to go.
+    /// The program that has connected is gone, or is to go.
     Gone,
 }
 
@@ -197,7 +197,7 @@ impl From<Refused> for Unmade {
     }
 }
 
-/// What a program says before its connection is made, kept until then.
+/// Bytes that a program says before its connection is made, kept until then.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,
@@ -205,7 +205,7 @@ struct Early {
     written_bytes: usize,
 }
 
-/// What is kept of a program at most, in bytes. The rest waits for its connection.
+/// Bytes that are kept of a program at most. The rest waits for its connection.
 const EARLY_BYTES_MAX: usize = 64 << 10;
 
 impl Early {
@@ -230,14 +230,14 @@ impl Early {
         }
     }
 
-    /// What is not in the flow yet.
+    /// Bytes that are not in the flow yet.
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.written_bytes..).unwrap_or_default()
     }
 }
 
-/// Whether nothing that was said in a connection since it had received so many packets has been
-/// heard: the peer has lost the connection, and has acknowledged nothing meanwhile.
+/// True if nothing was heard of what was said in a connection since it had received so many
+/// packets: the peer has lost the connection, and has acknowledged nothing meanwhile.
 fn was_unheard(connection: &Connection, packets_received: u64) -> bool {
     connection.close_reason() == Some(CloseReason::Reset)
         && connection.stats().packets_received == packets_received

@@ -24,10 +24,10 @@ use uts::{Chunk, Connection, Fingerprint, RecvFlow, Requirements, SendFlow};
 use uts_files::Flows;
 use uts_ledger::{Charge, Ledger, Payer, Resource};
 
-/// What the beginning of a flow is read from at most, in bytes.
+/// Bytes that the beginning of a flow is read from at most.
 const OPENING_BYTES_MAX: usize = 16 << 10;
 
-/// How long it may take to find and to connect a place: who asks waits a little longer
+/// Time that it may take to find and to connect a place: the end that asks waits a little longer
 /// ([`super::entry::WAIT_MAX`]), and hears why it was not connected.
 const ANSWER_MAX: Duration = Duration::from_secs(25);
 
@@ -42,13 +42,13 @@ pub enum Judge {
 
 /// Where what arrives at a server leads, at its client.
 pub struct Goal {
-    /// What it is called.
+    /// Name of the forward.
     pub name: String,
-    /// What is carried.
+    /// Kind of traffic that is carried.
     pub protocol: Protocol,
     /// Where it leads.
     pub place: Place,
-    /// What is asked of its flows.
+    /// Properties that are asked of its flows.
     pub wants: Arc<Wants>,
 }
 
@@ -58,7 +58,7 @@ pub struct Exit {
     judge: Judge,
     live: Arc<Live>,
     teller: Arc<Teller>,
-    /// What all that it does for the peer may take of this process.
+    /// Resources of this process that all its work for the peer may take.
     budget: Budget,
     /// For connections that are carried, in each direction, and for what listens.
     room: Payer,

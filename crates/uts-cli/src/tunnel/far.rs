@@ -26,7 +26,7 @@ pub struct Far {
     socket: UdpSocket,
     /// Addresses that are not tried yet, the next one last; empty once one has answered.
     others: Vec<SocketAddr>,
-    /// What was sent last, as long as there are other addresses.
+    /// Datagram that was sent last, as long as there are other addresses.
     last: Option<Bytes>,
     /// When the first datagram went to this address, as long as nothing has come back.
     asked_at: Option<Instant>,
@@ -94,7 +94,7 @@ impl Far {
     }
 }
 
-/// Whether nobody is at an address, as far as the system knows.
+/// True if nobody is at an address, as far as the system knows.
 fn is_of_no_use(error: &io::Error) -> bool {
     use Kind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     matches!(Kind::of(error), ConnectionRefused | HostUnreachable | NetworkUnreachable)

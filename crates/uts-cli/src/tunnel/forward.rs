@@ -1,10 +1,10 @@
-//! What a client forwards, as it is written: `[udp/][BIND:]PORT:HOST:HOSTPORT`, as ssh has it.
+//! Forwards of a client, as they are written: `[udp/][BIND:]PORT:HOST:HOSTPORT`, as ssh has it.
 
 use std::fmt;
 use uts::Requirements;
 use uts::requirements::PROPERTIES;
 
-/// How a place is written.
+/// Form in which a place is written.
 const PLACE: &str = "[udp/][BIND:]PORT:HOST:HOSTPORT";
 
 /// The longest name of a host (RFC 1035 section 2.3.4).
@@ -13,7 +13,7 @@ pub const HOST_BYTES_MAX: usize = 255;
 /// Where a forward listens unless it says otherwise: at this host only.
 pub const BIND: &str = "127.0.0.1";
 
-/// What is carried.
+/// Kind of traffic that is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// Streams of bytes.
@@ -29,7 +29,7 @@ impl Protocol {
         udp.unwrap_or((Protocol::Tcp, text.strip_prefix("tcp/").unwrap_or(text)))
     }
 
-    /// How a place of it is written.
+    /// Prefix of a place of this protocol, as it is written.
     pub fn prefix(self) -> &'static str {
         match self {
             Protocol::Tcp => "",
@@ -66,13 +66,13 @@ pub enum Goal {
 /// One forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// What is carried.
+    /// Kind of traffic that is carried.
     pub protocol: Protocol,
     /// Where it listens.
     pub bind: Place,
     /// Where it leads.
     pub goal: Goal,
-    /// What is asked of its flows, beyond what is asked of the connection.
+    /// Properties that are asked of its flows, beyond those of the connection.
     pub properties: Vec<Property>,
 }
 
@@ -152,7 +152,7 @@ fn properties(text: &str) -> Result<(&str, Vec<Property>), String> {
     Ok((place, all))
 }
 
-/// Whether a property can be asked of a flow.
+/// Checks that a property can be asked of a flow.
 ///
 /// # Errors
 /// Why not.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use uts::{Connection, Fingerprint};
 
-/// How often a client that has said nothing is asked whether it is there; and while another
-/// connection of its key wants its place.
+/// Interval at which a client that has said nothing is asked if it is there; and the interval while
+/// another connection of its key wants its place.
 const ASKED_EVERY: &str = "15s";
 const DOUBTED_EVERY: &str = "1s";
 
@@ -26,7 +26,7 @@ const DOUBTED_AFTER: Duration = Duration::from_secs(3);
 /// there has answered by then.
 pub const DOUBT_MAX: Duration = Duration::from_secs(8);
 
-/// How often a client is looked after, and a place that is held is tried again.
+/// Interval at which a client is looked after, and a place that is held is tried again.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// All places of a server at which it listens for clients.

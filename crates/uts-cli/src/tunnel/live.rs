@@ -44,7 +44,7 @@ pub struct Told {
 pub struct Carried {
     /// Of which forward or service it is.
     pub forward: String,
-    /// Who has connected.
+    /// Program that has connected, in words.
     pub from: String,
     /// Where to.
     pub to: String,

@@ -37,7 +37,7 @@ use crate::dictionary;
 use crate::stream::URGENT;
 use forward::Protocol;
 
-/// What a client asks for in the handshake.
+/// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "tunnel";
 
 /// Connections that a tunnel carries at once, in each direction: each holds a socket.
@@ -49,8 +49,8 @@ pub const FLOWS_MAX: u32 = CONNECTIONS_MAX as u32 + 64;
 /// Places at which a client may have a server listen.
 pub const LISTENERS_MAX: usize = 16;
 
-/// What a flow holds at each end before anybody reads, in bytes, and the most that it holds on a
-/// path that needs it.
+/// Bytes that a flow holds at each end before anybody reads, and the most that it holds on a path
+/// that needs it.
 pub const FLOW_BYTES: (usize, usize) = (256 << 10, 4 << 20);
 
 /// A datagram that has not arrived by then is given up, unless `msgLifetime` says otherwise.
@@ -68,7 +68,8 @@ pub fn make_room_for_sockets() {
 /// The connection now; `None` while there is none.
 pub type Connections = watch::Receiver<Option<Connection>>;
 
-/// What is asked of the flows of a forward. It may change, for flows that are opened later.
+/// Properties that are asked of the flows of a forward. They may change, for flows that are opened
+/// later.
 #[derive(Debug, Default)]
 pub struct Wants(Mutex<Vec<(String, String)>>);
 
@@ -95,12 +96,13 @@ impl Wants {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the other end is asked, for what it sends. Which mechanisms it uses is its own matter.
+    /// Properties that the other end is asked for what it sends. Which mechanisms it uses is its
+    /// own matter.
     pub fn of_peer(&self) -> Vec<(String, String)> {
         self.all().into_iter().filter(|(name, _)| is_for_peer(name)).collect()
     }
 
-    /// How a flow of the connection is opened.
+    /// Options for opening a flow of the connection.
     ///
     /// # Errors
     /// Which property cannot be had.
@@ -133,7 +135,7 @@ impl Wants {
     }
 }
 
-/// How a flow is opened.
+/// Options for opening a flow, and for sending in it.
 #[derive(Clone, Debug)]
 pub struct Asking {
     /// Its priority and requirements.
@@ -145,7 +147,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// How a datagram is sent.
+    /// Options for sending a datagram.
     pub fn message(&self) -> MessageOptions {
         MessageOptions { lifetime: self.lifetime, ..MessageOptions::default() }
     }
@@ -163,7 +165,7 @@ impl Asking {
     }
 }
 
-/// Whether the other end can be asked this property.
+/// True if the other end can be asked this property.
 pub fn is_for_peer(name: &str) -> bool {
     uts::requirements::is_for_peers(name)
 }

@@ -84,7 +84,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether a host is permitted by what it is called.
+    /// True if a host is permitted by its name.
     fn has_name(&self, host: &str) -> bool {
         let lower = host.to_lowercase();
         match self {
@@ -149,7 +149,7 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// Whether nothing is permitted.
+    /// True if nothing is permitted.
     pub fn is_empty(&self) -> bool {
         self.connect.is_empty() && self.listen.is_empty()
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What a program asks for.
+/// Request of a program.
 pub enum Request {
     /// To be connected to a place.
     Connect(Place),

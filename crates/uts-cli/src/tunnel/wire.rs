@@ -1,5 +1,5 @@
-//! How a flow of a tunnel begins: a byte 1 (the version), a byte that says what is asked, a number
-//! of a forward (two bytes), a host (a byte of length, and text), a port (two bytes), and
+//! Beginning of a flow of a tunnel: a byte 1 (the version), a byte that says what is asked, a
+//! number of a forward (two bytes), a host (a byte of length, and text), a port (two bytes), and
 //! properties: a byte that counts them, and for each a name and a value (a byte of length, and
 //! text). Numbers are in network order.
 //!
@@ -27,7 +27,7 @@ const ASK: u8 = 3;
 /// Set for datagrams.
 const UDP: u8 = 0x80;
 
-/// What is asked.
+/// Request at the beginning of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Of a server: to connect to a place.
@@ -52,12 +52,12 @@ impl fmt::Display for Asked {
     }
 }
 
-/// How a flow begins.
+/// Beginning of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// What is asked.
+    /// Request to the other end.
     pub asked: Asked,
-    /// What is asked of what the other end sends in the flow.
+    /// Properties that are asked of what the other end sends in the flow.
     pub properties: Vec<(String, String)>,
 }
 

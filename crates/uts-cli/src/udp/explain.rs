@@ -1,4 +1,4 @@
-//! What the selector makes of requirements.
+//! Explanation of what the selector makes of requirements.
 
 use crate::given::PathGiven;
 use serde_json::{Value, json};

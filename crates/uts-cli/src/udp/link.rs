@@ -16,9 +16,9 @@ use uts::{
 };
 use uts_end::output;
 
-/// What a rate is the mean over.
+/// Time over which a rate is the mean.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
-/// How often recorded packets are written.
+/// Interval at which recorded packets are written.
 const TRACE_PERIOD: Duration = Duration::from_millis(50);
 
 /// A connection.

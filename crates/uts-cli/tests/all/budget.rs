@@ -1,6 +1,6 @@
-//! What a server holds for clients that are slow, or mean harm: the stock program, with clients of
-//! the library that hold little themselves. Memory, threads and descriptors are bounded, others
-//! are served meanwhile, and what was held is given back.
+//! Resources that a server holds for clients that are slow, or mean harm: the stock program, with
+//! clients of the library that hold little themselves. Memory, threads and descriptors are bounded,
+//! others are served meanwhile, and what was held is given back.
 
 use crate::common::{PATIENCE, Place, Running, Server};
 use std::fs;
@@ -13,14 +13,14 @@ use tokio::time::{sleep, timeout};
 use uts::{ConnectOptions, Connection, FlowOptions, RecvFlow, SendFlow, Trust};
 use uts_files::message::{MAGIC, Request, VERSION, write_frame};
 
-/// What a server may hold, whatever its clients do.
+/// Bounds of what a server holds, whatever its clients do.
 const MEMORY_KB_MAX: u64 = 256 << 10;
 const THREADS_MAX: u64 = 64;
-/// What a server may hold beyond what it held at first, once its clients are gone: a tenth of what
-/// it holds then is less than allocators keep.
+/// Memory that a server may hold beyond what it held at first, once its clients are gone: a tenth
+/// of what it holds then is less than allocators keep.
 const LEFT_KB_MAX: u64 = 32 << 10;
 
-/// How much memory a process has, and had at most, in kB, and how many threads and descriptors.
+/// Memory that a process has, and had at most, in kB, and numbers of its threads and descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Vital {
     memory_kb: u64,
@@ -221,7 +221,7 @@ fn five_hundred_slow_clients_are_served_and_one_more() {
     });
 }
 
-/// Who asks for much and takes none of it.
+/// Clients that ask for much and take none of it.
 #[test]
 fn what_nobody_takes_is_neither_read_nor_held() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What people do to a copy day by day.
+//! Daily use of copies by people.
 
 use crate::common::{Place, pattern};
 use rustix::process::Signal;

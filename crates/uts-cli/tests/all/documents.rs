@@ -23,7 +23,7 @@ fn documents(folder: &Path, deep: bool, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What links of a text point to; other sites are left out.
+/// Targets of the links of a text; other sites are left out.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(to, _)| to).filter(|to| {
         let is_code = to.contains(char::is_whitespace) || to.is_empty();
@@ -47,7 +47,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// What is wrong with the links of a document.
+/// Faults of the links of a document.
 fn broken(document: &Path, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for link in links(text) {
@@ -184,8 +184,8 @@ fn workspaces_beside_the_main_one_are_checked_with_it() {
     assert!(calls(&read("Makefile"), "$(MAKE)", "outside"), "`make lint` does not check them");
 }
 
-/// Whether a line of code makes text of the class of an error: whoever reads that does not learn
-/// what has happened (`uncategorized error` is "too many open files").
+/// True if a line of code makes text of the class of an error: a reader of that does not learn what
+/// has happened (`uncategorized error` is "too many open files").
 fn tells_a_class(line: &str) -> bool {
     let Some(at) = line.find(".kind()") else { return false };
     let is_error = ["e", "err", "error", "why", "failed"].iter().any(|name| {
@@ -229,7 +229,7 @@ fn errors_are_told_in_their_words_and_not_by_their_class() {
     assert!(!tells_a_class("let kind = workload.kind();"));
 }
 
-/// What a crate needs whatever its features are, by its `Cargo.toml`.
+/// Packages that a crate needs whatever its features are, by its `Cargo.toml`.
 fn needs(manifest: &toml::Table) -> Vec<String> {
     let listed = manifest.get("dependencies").and_then(toml::Value::as_table);
     let field = |value: &toml::Value, key: &str| value.as_table().and_then(|table| table.get(key).cloned());

@@ -1,4 +1,5 @@
-//! What is installed: completions, manual, socket activation, and the Debian package as a whole.
+//! Things that are installed: completions, manual, socket activation, and the Debian package as a
+//! whole.
 
 use crate::common::{PATIENCE, Place};
 use rustix::process::Signal;
@@ -148,7 +149,7 @@ fn a_user_has_systemd_keep_a_tunnel() {
     assert!(verified.status.success() && said.is_empty(), "{said}");
 }
 
-/// Whether a program is there. What it is for is said if it is not.
+/// True if a program is there. Its use is told if it is not.
 fn is_there(program: &str, args: &[&str], what: &str) -> bool {
     let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_there = run.is_ok_and(|status| status.success());

@@ -62,7 +62,7 @@ fn bytes_are_counted_alike_by_both_ends_in_each_direction() {
     }
 }
 
-/// What waits in a buffer when the time is over was not sent in that time.
+/// Data that waits in a buffer when the time is over was not sent in that time.
 #[test]
 fn the_sender_counts_what_has_left_and_not_what_it_holds() {
     let place = Place::new();

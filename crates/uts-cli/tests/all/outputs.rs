@@ -1,5 +1,4 @@
-//! What becomes of the program if nobody reads its output, or nothing takes it: no panic, no status
-//! 0.
+//! Fate of the program if nobody reads its output, or nothing takes it: no panic, no status 0.
 
 use crate::common::{Ended, Place, Server, pattern};
 use rustix::process::Signal;
@@ -177,7 +176,7 @@ fn a_trace_that_is_cut_short_is_told_with_its_name_and_the_copy_goes_on() {
     ended.failed(1, &["uts: --trace no/t: no such file or directory\n"]);
 }
 
-/// What went wrong is a line: about what it is, in words, once.
+/// An error is a line: about what it is, in words, once.
 #[test]
 fn errors_name_what_they_are_about_and_show_no_types_of_a_program() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What strangers may do to the program: what they say, what they write, how many they are.
+//! Conduct of strangers towards the program: what they say, what they write, how many they are.
 
 use crate::common::{Place, Running};
 use rustix::process::Signal;

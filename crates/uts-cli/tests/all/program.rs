@@ -65,8 +65,8 @@ fn a_directory_keeps_modes_and_times() {
     }
 }
 
-/// What an interrupted copy is continued from: nothing under the final name, and less to send than
-/// the whole.
+/// State that an interrupted copy is continued from: nothing under the final name, and less to send
+/// than the whole.
 #[track_caller]
 fn continued(place: &Place, server: &crate::common::Server, content: &[u8]) {
     assert!(place.finished("srv").is_empty(), "nothing half-written under its name");
@@ -460,7 +460,7 @@ fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room
     assert!(done["bytes_carried"].as_u64().is_some_and(|bytes| bytes < BIG_BYTES as u64), "{done}");
 }
 
-/// What is shown as done has arrived; what waits in this end's memory has not.
+/// Content that is shown as done has arrived; content in this end's memory has not.
 #[test]
 fn progress_counts_what_was_delivered() {
     let place = Place::new();

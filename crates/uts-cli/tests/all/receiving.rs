@@ -1,4 +1,4 @@
-//! What the program takes from a peer, and how long it works for one.
+//! Data that the program takes from a peer, and the time that it works for a peer.
 
 use crate::common::{Place, Server};
 use rustix::process::Signal;

@@ -1,4 +1,4 @@
-//! What the options of `uts serve` say of where to listen and how much to print.
+//! Options of `uts serve` about where to listen and how much to print.
 
 use crate::common::Place;
 use rustix::process::Signal;

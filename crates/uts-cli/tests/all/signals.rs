@@ -1,4 +1,4 @@
-//! How the program ends when it is told to.
+//! End of the program when it is told to end.
 
 use crate::common::{PATIENCE, Place, pattern, signal};
 use rustix::process::Signal;

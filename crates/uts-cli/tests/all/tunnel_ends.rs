@@ -275,7 +275,7 @@ async fn client(place: &Place, address: &str, fingerprint: &str) -> Connection {
     uts::connect(address, options).await.expect("connected")
 }
 
-/// What is answered to a flow that begins so: the status, and the text. `None` if it is reset.
+/// Answer to a flow that begins so: the status, and the text. `None` if it is reset.
 async fn answer(connection: &Connection, bytes: &[u8]) -> Option<(u8, String)> {
     let flow = connection.open_flow(FlowOptions::default()).await.expect("opened");
     let (mut send, mut recv) = flow.split();
@@ -411,7 +411,7 @@ fn what_a_program_says_first_does_not_wait_for_the_answer_of_the_server() {
     assert_eq!(&runtime.block_on(serving).expect("served"), b"question");
 }
 
-/// Whether somebody listens at a port, found out without connecting to it.
+/// True if somebody listens at a port, found out without connecting to it.
 fn port_is_taken(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_err()
 }

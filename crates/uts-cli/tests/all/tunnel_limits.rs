@@ -1,5 +1,5 @@
-//! What `uts tunnel` and `uts pipe` do when there is no room: nobody waits for nothing, people are
-//! told in a line, and others go on.
+//! Lack of room in `uts tunnel` and `uts pipe`: nobody waits for nothing, people are told in a
+//! line, and others go on.
 
 use crate::common::tunnel::{ask, connect, echo, free_port, key_of, serve};
 use crate::common::{PATIENCE, Place, Running, Server};

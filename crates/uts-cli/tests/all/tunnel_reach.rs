@@ -1,4 +1,4 @@
-//! What the far end of a tunnel reaches, as programs of other people meet it: names with silent
+//! Reach of the far end of a tunnel, as programs of other people meet it: names with silent
 //! addresses, names that nobody answers, addresses that are asked, and reasons that are told.
 
 use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, serve, udp_echo};

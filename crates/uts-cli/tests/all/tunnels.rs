@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
-/// What the flags of a forward say in one word.
+/// Argument of a forward from any port to an address.
 fn to(address: impl std::fmt::Display) -> String {
     format!("0:{address}")
 }

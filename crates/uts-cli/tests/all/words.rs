@@ -1,4 +1,4 @@
-//! What the program says where something is wrong: one line that names what, where, and what was
+//! Words of the program where something is wrong: one line that names what, where, and what was
 //! expected, in the words of the system and of people.
 
 use crate::common::tunnel::{free_port, key_of};
@@ -6,8 +6,8 @@ use crate::common::{Ended, Place, pattern};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
-/// What no message may have in it: numbers and classes of errors, a line break in words, names of
-/// types.
+/// Texts that no message may have in it: numbers and classes of errors, a line break in words,
+/// names of types.
 const NEVER: [&str; 8] = [
     "(os error",
     "uncategorized",
@@ -163,7 +163,7 @@ fn an_ipv4_client_of_a_socket_of_ipv6_has_its_own_address() {
     assert!(!ended.out.join("\n").contains("::ffff:"), "{:?}", ended.out);
 }
 
-/// What a terminal of some columns shows of a copy: its lines, without what steers it.
+/// Lines that a terminal of some columns shows of a copy, without what steers it.
 fn shown(place: &Place, columns: u16, args: &[&str]) -> Vec<String> {
     let (status, screen) = place.run_at_terminal_of(Some(columns), args, "never asked", "");
     assert_eq!(status, 0, "{screen}");
@@ -208,7 +208,7 @@ fn progress_fits_terminals_of_forty_columns_and_more_and_names_the_file() {
     }
 }
 
-/// What could not be planned is among all files.
+/// Files that could not be planned are among all files.
 #[test]
 fn files_that_failed_are_among_all_files() {
     let place = Place::new();

@@ -21,7 +21,7 @@ const MPTCP_SUBFLOWS_AT: usize = 80;
 /// `TCP_CLOSE`: nothing is under way any more, and other fields are left over.
 const CLOSED: u8 = 7;
 
-/// What the kernel tells of a TCP connection.
+/// State of a TCP connection, as the kernel tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TcpInfo {
     pub is_closed: bool,
@@ -40,7 +40,7 @@ pub(super) struct TcpInfo {
     pub acked_bytes: u64,
     pub sent_segments: u32,
     pub unsent_bytes: u32,
-    /// What the peer grants.
+    /// Bytes that the peer grants.
     #[cfg(test)]
     pub peer_window_bytes: u32,
 }
@@ -74,7 +74,7 @@ impl TcpInfo {
     }
 }
 
-/// What the kernel tells of a connection; of MPTCP, of its first subflow.
+/// State of a connection, as the kernel tells it; of MPTCP, of its first subflow.
 pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = [0u8; TCP_INFO_BYTES];
     Ok(TcpInfo::parse(option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?))
@@ -92,8 +92,8 @@ pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
     if result == 0 { Ok(bytes.max(0) as u64) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many subflows an MPTCP connection has now. `None` for TCP, and if the kernel does not say
-/// (before 6.5).
+/// Number of subflows that an MPTCP connection has now. `None` for TCP, and if the kernel does not
+/// say (before 6.5).
 pub(super) fn subflows(socket: impl AsFd) -> Option<u8> {
     let mut raw = [0u8; MPTCP_INFO_BYTES];
     option(&socket, SOL_MPTCP, MPTCP_INFO, &mut raw).ok()?.get(MPTCP_SUBFLOWS_AT).copied()

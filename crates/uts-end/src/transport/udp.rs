@@ -19,7 +19,7 @@ use uts_traffic::transport::{
 };
 use uts_units::text;
 
-/// What sockets ask for, so that what is lost was lost on the path.
+/// Bytes of buffer that sockets ask for, so that what is lost was lost on the path.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// An empty datagram ends a session. It may be lost too, and is sent this often and this far apart.
@@ -33,7 +33,7 @@ const AFTER_FAREWELL_NS: u64 = 250_000_000;
 /// The most that the pacer lets leave at once beyond its rate, in time at that rate.
 const BURST: Duration = Duration::from_millis(1);
 
-/// How raw UDP is set.
+/// Settings of raw UDP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UdpSettings {
@@ -150,7 +150,7 @@ impl Listener for UdpListener {
 /// A socket that is connected to its peer.
 struct Connected {
     socket: UdpSocket,
-    /// What came before there was a session.
+    /// Datagram that came before there was a session.
     first: RefCell<Option<Bytes>>,
     buffer: RefCell<Vec<u8>>,
 }

@@ -35,7 +35,7 @@ pub const MESSAGE_FLOW: FlowId = FlowId(0);
 /// The largest message of the mechanism `messages` unless told otherwise.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How long an end waits for the other's part in closing.
+/// Time that an end waits for the other's part in closing.
 pub const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 /// UTS over UDP.
@@ -116,7 +116,8 @@ impl Listener for UniversalListener {
     }
 }
 
-/// What the end of a connection is to a workload: in order, if its application had no complaint.
+/// Meaning of the end of a connection for a workload: in order, if its application had no
+/// complaint.
 pub fn closed(reason: CloseReason) -> TransportError {
     match reason {
         CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. } => TransportError::Closed,
@@ -178,12 +179,12 @@ impl Drop for Tasks {
     }
 }
 
-/// What packets do, while that is recorded.
+/// Record of packets, while they are recorded.
 struct Packets {
     /// When it began, by the connection's clock and by that of samples.
     start: Time,
     start_ns: u64,
-    /// What is under way of data.
+    /// Data that is under way, by the number of its packet.
     sent: HashMap<u64, (u32, u64)>,
 }
 
@@ -210,7 +211,7 @@ impl Packets {
     }
 }
 
-/// What flows of the peer's are.
+/// Use of the flows that the peer opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// The client's first carries the messages of both ends. The others are streams.
@@ -222,7 +223,7 @@ pub enum Opened {
 }
 
 impl UniversalSession {
-    /// What sessions over an encrypted connection can do.
+    /// Capabilities of sessions over an encrypted connection.
     pub const CAPABILITIES: Capabilities =
         Capabilities { streams: true, messages: true, message_bytes_max: MESSAGE_BYTES_MAX, protected: true };
 

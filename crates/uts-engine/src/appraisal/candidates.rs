@@ -1,5 +1,5 @@
-//! Which profiles are worth predicting: the home profile, the present one, and those that differ
-//! from home in what answers loss and queues. None violates a pin or requirement, or has a
+//! Profiles that are worth predicting: the home profile, the present profile, and profiles that
+//! differ from home in what answers loss and queues. None violates a pin or requirement, or has a
 //! mechanism that one end lacks.
 
 use super::utility::Aim;
@@ -33,7 +33,8 @@ pub(crate) fn candidates(
     list
 }
 
-/// Whether both ends can, and the requirements allow, what differs from home.
+/// True if the profile is consistent, and each mechanism by which it differs from home is had by
+/// both ends and allowed by the requirements.
 fn permitted(requirements: &Requirements, usable: &Library, home: &Profile, profile: &Profile) -> bool {
     profile.check().is_ok()
         && home.differences(profile).all(|f| {

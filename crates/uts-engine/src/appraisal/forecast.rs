@@ -1,4 +1,4 @@
-//! What a profile would do on a path: the predictions of its mechanisms, one after the other.
+//! Predicted effect of a profile on a path: the predictions of its mechanisms, one after the other.
 
 use uts_functions::{Function, PathFacts, Prediction, Profile};
 

@@ -1,4 +1,4 @@
-//! What an endpoint has: a set of (function, mechanism number).
+//! Library of an endpoint: a set of (function, mechanism number).
 
 use crate::requirements::{Requirements, Security};
 use core::fmt;
@@ -8,7 +8,7 @@ use uts_functions::{Function, Profile, external, library};
 /// range: any other is of a mechanism that this library cannot have, so that nothing is lost by
 /// leaving it out of what a peer says that it has.
 const NUMBERS: u8 = u64::BITS as u8 - EXTERNAL;
-/// How many mechanisms of their own administrators have for each function.
+/// Count of the mechanism numbers of each function that are for administrators' own mechanisms.
 const EXTERNAL: u8 = *external::NUMBERS.end() - *external::NUMBERS.start() + 1;
 
 /// The mechanisms of one endpoint, of both, or of any set.
@@ -34,7 +34,7 @@ impl Library {
         library::all().filter(|m| m.mandatory).map(|m| (m.function, m.number)).collect()
     }
 
-    /// What this endpoint tells a peer that it has: everything, but protection/none only where
+    /// Mechanisms that this endpoint offers to a peer: everything, but protection/none only where
     /// `uts.security` asks for it by name (selection.md S-9).
     pub fn offered(requirements: &Requirements) -> Self {
         let mut library = Self::local();
@@ -57,12 +57,12 @@ impl Library {
             .flat_map(move |f| numbers().filter(move |m| self.has(*f, *m)).map(move |m| (f.number(), m)))
     }
 
-    /// Whether it has that mechanism.
+    /// True if it has that mechanism.
     pub fn has(&self, function: Function, number: u8) -> bool {
         self.bits[usize::from(function.number())] & bit(number) != 0
     }
 
-    /// Whether it has every mechanism of a profile.
+    /// True if it has every mechanism of a profile.
     pub fn has_all(&self, profile: &Profile) -> bool {
         profile.choices().all(|(f, choice)| self.has(f, choice.number))
     }
@@ -77,7 +77,7 @@ impl Library {
         self.bits[usize::from(function.number())] &= !bit(number);
     }
 
-    /// What both have.
+    /// Mechanisms that both libraries have.
     #[must_use]
     pub fn common(&self, other: &Library) -> Library {
         let mut both = *self;

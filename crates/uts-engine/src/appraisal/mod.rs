@@ -27,8 +27,8 @@ pub use forecast::{forecast, steps};
 pub use libraries::Library;
 pub use rules::Contradiction;
 
-/// What does best on a known path among the profiles around `home`; `home` where the path is not
-/// known well enough.
+/// Profile around `home` that does best on a known path; `home` where the path is not known well
+/// enough.
 pub(crate) fn fit(
     requirements: &Requirements,
     facts: &PathFacts,
@@ -63,19 +63,20 @@ pub(crate) fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Opt
         .copied()
 }
 
-/// Whether the facts rest on enough to act on.
+/// True if the facts rest on enough evidence to act on.
 pub(crate) fn is_evident(aim: Aim, facts: &PathFacts) -> bool {
     let samples_min = if aim == Aim::Throughput { SAMPLES_MIN } else { SAMPLES_MIN / 2 };
     facts.samples >= samples_min && !facts.rtt_min.is_zero() && facts.capacity > Rate::default()
 }
 
-/// What an application is taken to send before it has sent anything: as much as the path carries,
-/// or half of that if it has a deadline. Who wants to be in time does not fill the path.
+/// Rate at which an application is taken to send before it has sent anything: half of what the path
+/// carries if its data is to be in time, else as much as the path carries (`None`). An application
+/// that wants to be in time does not fill the path.
 pub(crate) fn presumed(aim: Aim, facts: &PathFacts) -> Option<Rate> {
     (aim != Aim::Throughput).then(|| facts.capacity.mul_f64(0.5))
 }
 
-/// Whether the gain exceeds the hysteresis.
+/// True if the gain exceeds the hysteresis.
 pub(crate) fn is_gain(aim: Aim, from: &Score, to: &Score) -> bool {
     match aim {
         Aim::Throughput => to.worth > from.worth * (1.0 + GAIN_THROUGHPUT),

@@ -1,5 +1,5 @@
-//! What the policy holds of the path: facts that do not take a sender that is held back for a path
-//! that is slow, and how long the path usually stays as it is.
+//! Belief of the policy about the path: facts that do not take a sender that is held back for a
+//! path that is slow, and the time for which the path usually stays as it is.
 
 use core::time::Duration;
 use uts_functions::{PathFacts, Rate, Time};
@@ -56,7 +56,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// What is sent is a dialogue, which falls silent by itself where the path carries less.
+    /// Path of which nothing is known yet. If `is_dialogue`, what is sent on it is a dialogue,
+    /// which falls silent by itself where the path carries less.
     pub fn of_dialogue(is_dialogue: bool) -> Self {
         Path { is_dialogue, ..Path::default() }
     }
@@ -131,8 +132,8 @@ impl Path {
         now.since(self.steady.1)
     }
 
-    /// How long the path is expected to stay as it is: as long again as it has, or as long as it
-    /// usually does.
+    /// Time for which the path is expected to stay as it is: as long again as it has, or as long as
+    /// it usually does.
     pub fn stay(&self, now: Time) -> Duration {
         let age = now.since(self.changed_at);
         let rest = self.stay_mean.unwrap_or(STAY_INITIAL).saturating_sub(age);
@@ -159,7 +160,7 @@ impl Path {
     }
 }
 
-/// Whether packets wait for each other: then what is delivered is what the path delivers.
+/// True if packets wait for each other: then the rate of delivery is the capacity of the path.
 fn is_filled(facts: &PathFacts) -> bool {
     let queue_min = (facts.rtt_min / 10).max(Duration::from_millis(3));
     facts.queueing() > queue_min
@@ -219,8 +220,8 @@ mod tests {
         assert_eq!(judge_losses(&path(50, 40, 0.00009, 1.0, 0.5)), 1.0);
     }
 
-    /// What a profile that bears losses loses beyond what was lost before it came, it has caused;
-    /// fewer losses say less of how many there were.
+    /// A profile that bears losses has caused all losses beyond the share before it came. The fewer
+    /// losses were counted then, the wider the bound of that share.
     #[test]
     fn losses_that_came_with_the_profile_are_its_own() {
         let counted = |loss: f64, losses: u64| PathFacts { losses, ..path(86, 20, loss, 1.0, 0.0) };

@@ -1,4 +1,4 @@
-//! Which requirements cannot be met together, or not on this path. Numbers are those of
+//! Requirements that cannot be met together, or not on this path. Numbers are those of
 //! `spec/selection.md`.
 
 use crate::requirements::{Preference, Quality, Requirements, Security};
@@ -88,7 +88,7 @@ pub(crate) fn check(requirements: &Requirements, facts: &PathFacts) -> Result<()
     Ok(())
 }
 
-/// Whether the requirements leave room for a mechanism.
+/// True if the requirements leave room for a mechanism.
 pub(crate) fn allows(requirements: &Requirements, function: Function, number: u8) -> bool {
     excluded(requirements, function, number).is_none()
 }
@@ -119,13 +119,13 @@ fn refused(requirements: &Requirements) -> Result<(), Contradiction> {
     Ok(())
 }
 
-/// Whether the round trip is known.
+/// True if the round trip is known.
 pub(crate) fn is_known(facts: &PathFacts) -> bool {
     facts.samples > 0 && !facts.rtt_min.is_zero()
 }
 
-/// Whether data that is lost once would, when repeated, come after the deadline on this path: it is
-/// missed after about a round trip and takes half of one (S-29).
+/// True if data that is lost once would, when repeated, come after the deadline on this path: the
+/// loss is noticed after about a round trip, and the repeat takes half of one (S-29).
 pub(crate) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
     let Some(deadline) = requirements.deadline() else { return false };
     is_known(facts) && deadline < facts.rtt_min + facts.rtt_min / 2

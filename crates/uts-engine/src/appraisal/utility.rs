@@ -1,5 +1,5 @@
-//! What a profile is worth to the application: a figure from 0 to 1, made from its prediction by
-//! the requirements.
+//! Worth of a profile to the application: a figure from 0 to 1, made from its prediction by the
+//! requirements.
 
 use super::forecast;
 use super::path::INITIAL_PACKETS;
@@ -13,12 +13,12 @@ use uts_functions::{PathFacts, Prediction, Profile, Rate};
 const INTERACTIVE_DELAY: Duration = Duration::from_millis(150);
 /// One way, what ITU-T G.114 calls the upper limit for planning.
 const OTHER_DELAY: Duration = Duration::from_millis(400);
-/// What doubling the packets costs where arrival in time is what counts: as much as this share of
-/// the data lost.
+/// Cost of doubling the packets where arrival in time is what counts: as much as this share of the
+/// data lost.
 const OVERHEAD_WEIGHT: f64 = 0.02;
-/// Who sends no more packets in a round trip, redundancy included, than anybody may send at once on
-/// a path of which nothing is known ([`INITIAL_PACKETS`]), is no load for it: doubling them costs
-/// this part of that.
+/// Part of [`OVERHEAD_WEIGHT`] that doubling the packets costs a sender that is no load for the
+/// path: in a round trip it sends no more packets, redundancy included, than anybody may send at
+/// once on a path of which nothing is known ([`INITIAL_PACKETS`]).
 const LIGHT_PART: f64 = 0.02;
 /// Below this share of what a profile could carry, the application's own rate is what flows, and
 /// the queue is not ours.
@@ -30,10 +30,10 @@ const DEVIATIONS_OF_P99: f64 = 3.0;
 /// Nobody notices that an answer comes so much later, and no redundancy is sent for less.
 const PROMPT_MIN: Duration = Duration::from_millis(10);
 
-/// What is sent in time comes in bursts: for so many times its mean rate there must be room.
+/// Room that data sent in time needs for its bursts, as a multiple of its mean rate.
 const BURSTS: f64 = 1.25;
 
-/// What the application is after.
+/// Aim of the application: throughput, or arrival in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// As much as possible.
@@ -43,7 +43,7 @@ pub enum Aim {
 }
 
 impl Aim {
-    /// What follows from the requirements.
+    /// Aim that follows from the requirements.
     pub fn of(requirements: &Requirements) -> Aim {
         if let Some(deadline) = requirements.deadline() {
             return Aim::InTime(deadline);
@@ -78,13 +78,13 @@ pub struct Score {
     pub prediction: Prediction,
 }
 
-/// What is the same for all profiles that are compared.
+/// Judgement of profiles: everything that is the same for all that are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judge<'a> {
     pub requirements: &'a Requirements,
     pub aim: Aim,
     pub facts: &'a PathFacts,
-    /// What the application sends, where it sends less than the path carries.
+    /// Rate at which the application sends, where it sends less than the path carries.
     pub offered: Option<Rate>,
 }
 
@@ -143,7 +143,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether so little is sent that it is no load.
+    /// True if so little is sent that it is no load for the path.
     fn is_light(&self, p: &Prediction) -> bool {
         self.facts.packets_per_round() * p.expansion <= INITIAL_PACKETS
     }
@@ -160,8 +160,8 @@ impl Judge<'_> {
         prediction.set_delays_at_once((mean_s.min(own.0), p99_s.min(own.1)));
     }
 
-    /// What the rate falls short of what is needed: what it does at times is waited for, whatever
-    /// its mean.
+    /// Shortfall of the rate, as a share of what is needed (0..=1). The rate at its low counts,
+    /// whatever its mean: data waits for it.
     fn slow(&self, p: &Prediction, wanted: Option<f64>) -> f64 {
         let needed =
             self.requirements.min_send_rate.map(|r| r.bytes_per_sec() as f64).or(wanted.map(|w| w * BURSTS));
@@ -189,7 +189,8 @@ impl Judge<'_> {
         (1.0 - short).clamp(0.0, 1.0)
     }
 
-    /// What is given up first counts least; what may not be given up counts whole.
+    /// Weight of a quality (0..=1): the first to be given up counts least, and a quality that may
+    /// not be given up counts whole.
     fn weight(&self, quality: Quality) -> f64 {
         let list = &self.requirements.degradation;
         match list.iter().position(|q| *q == quality) {
@@ -228,14 +229,14 @@ fn within((mean_s, p99_s): (f64, f64), left_s: f64) -> f64 {
     1.0 - late.clamp(0.0, 1.0)
 }
 
-/// What a change is expected to bring.
+/// Expected effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
-    /// What the application is after.
+    /// Aim of the application, by which the change is judged.
     pub aim: Aim,
-    /// Without the change: measured where it was measured, else predicted.
+    /// Score without the change: measured where it was measured, else predicted.
     pub from: Score,
-    /// With it.
+    /// Score with the change.
     pub to: Score,
 }
 

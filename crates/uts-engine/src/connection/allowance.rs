@@ -1,10 +1,10 @@
-//! What a connection may send, since others share the way to its peer: the endpoint says it, and
+//! Allowance of a connection, since others share the way to its peer: the endpoint says it, and
 //! hears what it came to.
 
 #[cfg(doc)]
 use super::Connection;
 
-/// Whether a connection may send what is not urgent.
+/// Permission of a connection to send what is not urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// There is room for all.
@@ -16,7 +16,7 @@ pub(crate) enum Admission {
     Called,
 }
 
-/// What a connection may do.
+/// Allowance of a connection among all that share the way to its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowance {
     pub admission: Admission,
@@ -25,7 +25,7 @@ pub(crate) struct Allowance {
     pub is_fast: bool,
 }
 
-/// What a connection did with its allowance.
+/// Use that a connection made of its allowance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Polled {
     /// Bytes of each datagram that it has built, but the last, which may be shorter; `None` = it

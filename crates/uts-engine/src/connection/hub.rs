@@ -2,7 +2,7 @@
 //! and how it is built (`build`); what goes into it the [`Parts`](super::parts::Parts) write, in
 //! their order. In: from a datagram (`handle_datagram`, `take_in`) to the parts, which read its
 //! frames (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it
-//! (`handle_timeout`). What became of packets that were sent is in [`settle`](super::settle).
+//! (`handle_timeout`). The fate of packets that were sent is in [`settle`](super::settle).
 
 use super::establish::handshake::Place;
 use super::life::Phase;
@@ -183,8 +183,8 @@ impl Connection {
         Some(Polled { segment_bytes: Some(bytes), has_waited: false, has_more: true, is_aside: true })
     }
 
-    /// Whether to ask again what to send. Mostly there is nothing more, and to find that here takes
-    /// less than another turn.
+    /// True if it is worth asking again what to send. Mostly there is nothing more, and to find
+    /// that here takes less than another turn.
     fn has_more_to_send(&mut self, now: Time) -> bool {
         if self.life.phase != Phase::Open || self.establishing.is_active() {
             return true;
@@ -280,7 +280,7 @@ impl Connection {
         packet_bytes.min(AROUND_BYTES + 2 * waiting)
     }
 
-    /// Whether what is next needs no acknowledgement, and none has come for a time-out.
+    /// True if the data that is next needs no acknowledgement, and none has come for a time-out.
     fn goes_on_unheard(&self) -> bool {
         let has_timed_out = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.timeouts > 0);
         has_timed_out && self.ways.flows.next_to_send(None).is_some_and(|flow| !self.ways.repeats(flow))
@@ -294,7 +294,7 @@ impl Connection {
             && PacketSize::is_harmless(bytes, deadline, capacity)
     }
 
-    /// Whether anything but acknowledgements waits.
+    /// True if anything but acknowledgements waits to be sent.
     pub(super) fn wants_to_send(&self) -> bool {
         self.ways.outbound.is_some() && self.parts.want_to_send(&self.ways)
     }

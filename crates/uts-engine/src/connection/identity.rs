@@ -1,11 +1,11 @@
-//! Who a connection is between: the two ends, their addresses, and the ids by which packets are
-//! known to be of it.
+//! Identity of a connection: the two ends, their addresses, and the ids by which its packets are
+//! known.
 
 use super::Side;
 use std::net::{IpAddr, SocketAddr};
 use uts_wire::ConnectionId;
 
-/// Which connection this is.
+/// Ends, addresses and ids of a connection.
 pub(super) struct Identity {
     pub side: Side,
     pub remote: SocketAddr,

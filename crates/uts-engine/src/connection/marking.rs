@@ -10,7 +10,7 @@ const TIMEOUTS_UNPROVED: u32 = 2;
 /// that lasts.
 const TIMEOUTS_PROVED: u32 = 4;
 
-/// Whether packets are marked.
+/// State of the marks on packets that leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marking {
     state: State,
@@ -36,7 +36,7 @@ impl Marking {
         *self = Marking { first: next_packet, ..Marking::default() };
     }
 
-    /// Whether what leaves now is marked.
+    /// True if packets that leave now are marked.
     pub fn is_on(&self) -> bool {
         self.state == State::Marked
     }

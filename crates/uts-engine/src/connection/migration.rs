@@ -34,8 +34,8 @@ const CALM_MIN: Duration = Duration::from_secs(1);
 /// longer than three times as much (M-3).
 const ASIDE_BYTES_MIN: u64 = 25;
 
-/// Less room than this is not worth a packet. A Ping alone leaves more: who says nothing else from
-/// his new place is followed as well.
+/// Less room than this is not worth a packet. A Ping alone leaves more: a peer that says nothing
+/// else from its new place is followed as well.
 pub(super) const TRIAL_PACKET_BYTES: usize = 3 * ASIDE_BYTES_MIN as usize;
 
 /// Where the peer is, and where packets to it leave from.
@@ -50,13 +50,13 @@ pub(crate) struct PeerPlace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     pub place: PeerPlace,
-    /// What is remembered of the way there.
+    /// Knowledge of the way there that is remembered.
     pub known: Option<Known>,
     /// Numbers that nobody can guess, for the challenges of this place and of the one before.
     pub luck: [u64; 2],
 }
 
-/// Whether an end has moved. Hardly ever, so it takes no room until one does.
+/// State of an end's move. There is hardly ever one, so it takes no room until then.
 #[derive(Debug, Default)]
 pub(super) struct Migration(Option<Box<Moves>>);
 
@@ -131,7 +131,8 @@ struct Trial {
     /// It is this end that has moved.
     is_own: bool,
     is_new_path: bool,
-    /// What was learnt of the way to the place that was proved, and what is remembered of this.
+    /// Knowledge that was learnt of the way to the proved place, and knowledge that is remembered
+    /// of the way to this one.
     learnt: Option<Known>,
     known: Option<Known>,
     /// When the challenge is said again, and after how long the next time.
@@ -458,7 +459,8 @@ impl Connection {
         self.ways.events.push_back(Event::Moved { remote: self.identity.remote, is_peer: !trial.is_own });
     }
 
-    /// What was known of the path is not true of this one, of which this is remembered. (M-6)
+    /// Begins with a new path, of which `known` is remembered: facts of the old path are not true
+    /// of it. (M-6)
     fn restart_path(&mut self, now: Time, round_trip: Option<Duration>, known: Option<Known>) {
         self.parts.size.restart(now);
         self.parts.size.tell(&mut self.ways);
@@ -516,8 +518,7 @@ impl Connection {
         }
     }
 
-    /// Whether what would be sent has to wait until the peer has proved where it is, or has sent
-    /// more. (M-3)
+    /// True if sending has to wait until the peer has proved where it is, or has sent more. (M-3)
     pub(super) fn waits_for_proof(&self) -> bool {
         self.amplification_room() < TRIAL_PACKET_BYTES
     }
@@ -530,8 +531,8 @@ impl Connection {
         self.parts.ids.begin(self.identity.local_cid, &self.identity.peer_cid, spare);
     }
 
-    /// The peer is known by another id, if it has given one, so that who sees both paths does not
-    /// find it on both. (M-9)
+    /// The peer is known by another id, if it has given one, so that an observer of both paths does
+    /// not find it on both. (M-9)
     fn change_id(&mut self) {
         if let Some(new) = self.parts.ids.change() {
             self.use_id(&new);
@@ -546,7 +547,7 @@ impl Connection {
         self.parts.ids.has_news = true;
     }
 
-    /// Whether place or ids have changed since this was asked, or an id is wanted: see
+    /// True if place or ids have changed since this was last asked, or an id is wanted: see
     /// [`Connection::wants_id`], [`Connection::take_gone_ids`].
     #[inline]
     pub(crate) fn take_migration_news(&mut self) -> bool {
@@ -568,7 +569,7 @@ impl Connection {
         self.parts.ids.take_gone()
     }
 
-    /// All ids of this end beyond that of the handshake.
+    /// All ids of this end beyond the id of the handshake.
     pub(crate) fn own_ids(&self) -> impl Iterator<Item = &ConnectionId> {
         self.parts.ids.own()
     }

@@ -1,6 +1,6 @@
 //! A connection to one peer: a hub over the ways out and in, and over parts that own their frames.
 //!
-//! Begin with [`hub`]: the two ways, and time, as lists. What becomes of packets is in [`settle`],
+//! Begin with [`hub`]: the two ways, and time, as lists. The fate of packets is in [`settle`],
 //! what the ways share in [`ways`], a packet under construction in [`packet`]. A part is in
 //! [`parts`]; it has frames of its own.
 //!
@@ -94,7 +94,7 @@ pub struct Connection {
 /// Samples of the round trip from which on a connection has something to tell the next.
 const SAMPLES_MIN: u64 = 4;
 
-/// What a connection is made from.
+/// Parts from which a connection is made.
 pub(crate) struct Birth {
     pub side: Side,
     pub config: Arc<ConnectionConfig>,
@@ -112,7 +112,7 @@ pub(crate) struct Birth {
     pub seed: u64,
     pub stores: Stores,
     pub ration: Ration,
-    /// What the last connection to the host has learnt of the way there.
+    /// Knowledge of the way to the host that the last connection there has gained.
     pub known: Option<Known>,
 }
 
@@ -160,7 +160,7 @@ impl Connection {
     // ---- getters
     // --------------------------------------------------------------------------------
 
-    /// Which end this is.
+    /// End of the connection that this is.
     pub fn side(&self) -> Side {
         self.identity.side
     }
@@ -170,12 +170,13 @@ impl Connection {
         self.identity.remote
     }
 
-    /// What it has done so far.
+    /// Counts of what it has done so far.
     pub fn stats(&self) -> Stats {
         Stats { exchanges: self.parts.exchanges.completed, ..self.ways.stats }
     }
 
-    /// What is known of the path in the direction of the data that this end sends.
+    /// Facts of the path in the direction of the data that this end sends, as far as they are
+    /// known.
     pub fn facts(&self) -> PathFacts {
         let bytes = self.parts.size.current() as u64;
         self.ways.outbound.as_ref().map_or_else(PathFacts::default, |o| o.facts(bytes))
@@ -220,7 +221,7 @@ impl Connection {
         self.life.close_reason.as_deref()
     }
 
-    /// Whether the handshake is done and the connection not closed.
+    /// True if the handshake is done and the connection not closed.
     pub fn is_open(&self) -> bool {
         self.life.phase == Phase::Open
     }
@@ -245,7 +246,7 @@ impl Connection {
         self.ways.outbound.as_ref().filter(|_| self.is_open()).map_or(0, |o| o.delivery.in_flight)
     }
 
-    /// What it knows of the way to its peer, if that has been measured often enough.
+    /// Knowledge of the way to its peer, if that has been measured often enough.
     pub(crate) fn learnt(&self) -> Option<Known> {
         let outbound = self.ways.outbound.as_ref().filter(|o| o.rtt.samples >= SAMPLES_MIN)?;
         let (smoothed, deviation) = (outbound.rtt.smoothed, outbound.rtt.deviation);
@@ -259,7 +260,7 @@ impl Connection {
         self.ways.outbound.as_ref().filter(|o| o.rtt.samples > 0).map(|o| o.rtt.latest)
     }
 
-    /// What packets did, if tracing was asked for.
+    /// Trace of its packets, if tracing was asked for.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.ways.trace
     }
@@ -293,20 +294,20 @@ impl Connection {
         self.life.phase == Phase::Over
     }
 
-    /// Whether it has ended otherwise than by this end's own wish, and the application has not read
+    /// True if it has ended otherwise than by this end's own wish, and the application has not read
     /// all that had arrived.
     pub(crate) fn has_unread(&self) -> bool {
         let is_own = matches!(self.close_reason(), None | Some(CloseReason::Local { .. }));
         !is_own && self.ways.flows.has_unread()
     }
 
-    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent
-    /// who sees the path.
+    /// True if anything authentic of the peer has arrived, or at least anything of a sender that
+    /// sees the path.
     pub fn has_heard_peer(&self) -> bool {
         self.establishing.handshake.as_ref().is_none_or(|handshake| handshake.heard)
     }
 
-    /// Whether it was established, and the peer has closed it.
+    /// True if it was established, and the peer has closed it.
     pub(crate) fn was_closed_by_peer(&self) -> bool {
         self.ways.outbound.is_some() && matches!(self.close_reason(), Some(CloseReason::Peer { .. }))
     }
@@ -334,9 +335,9 @@ impl Connection {
         self.identity.peer_reset_token.as_ref()
     }
 
-    /// How packets that were built at this instant are marked for the network: as capable of ECN,
+    /// Mark for the network on packets that were built at this instant: they are capable of ECN
     /// where some of them ask for an acknowledgement, unless the path was found to lose the mark,
-    /// or what carries it.
+    /// or the packets that carry it.
     pub(crate) fn ecn(&self, now: Time) -> Option<Ecn> {
         let is_marked = self.life.phase == Phase::Open
             && self.ways.marking.is_on()

@@ -65,7 +65,7 @@ pub(super) struct Packet<'o> {
     pub shape: Shape,
 }
 
-/// What data makes of a packet: whether others may follow that are alike.
+/// Shape that its data gives a packet: it decides whether others may follow that are alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// It carries data of flows, not redundancy or control alone.
@@ -86,7 +86,7 @@ pub(super) struct Shape {
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     pub bytes: usize,
-    /// What the first of a batch has.
+    /// Bytes that the first packet of a batch has.
     pub full: usize,
     /// The packet follows another in a batch: it is made just as long where little is lacking.
     pub is_next: bool,

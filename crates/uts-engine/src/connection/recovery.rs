@@ -1,5 +1,5 @@
-//! What becomes of data that has arrived, or was lost: its flow's retransmission mechanism says
-//! what is sent again.
+//! Fate of data that has arrived, or was lost: its flow's retransmission mechanism says what is
+//! sent again.
 
 use super::flows::halves::SendHalf;
 use super::parts::{LostPacket, Signal};
@@ -14,7 +14,7 @@ use uts_functions::retransmission::{self, LostData, Response, Retransmission, Se
 use uts_functions::{Function, RangeSet, Time};
 use uts_wire::frame;
 
-/// What is lost waits at least so long where it waits, whatever a mechanism says.
+/// Time that lost data waits at the least where it waits, whatever a mechanism says.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Ways {
@@ -98,8 +98,8 @@ impl Ways {
         self.recover(id, range, loss, false);
     }
 
-    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked
-    /// about all of it.
+    /// Asks the flow's mechanism about all lost data that waited to be asked for: nobody has asked,
+    /// or another mechanism is in use.
     pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
         self.count_whole(id);
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
@@ -146,8 +146,8 @@ impl Ways {
     }
 
     /// Positions of a lost packet that are still wanted: no copy of them has come late
-    /// (retransmission.md R-18), and they were not handed over beyond the flow's rate. Those that
-    /// were are given up (rate.md R-12).
+    /// (retransmission.md R-18), and they were not handed over beyond the flow's rate. Positions
+    /// beyond it are given up (rate.md R-12).
     fn still_wanted(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
         let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
         let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty() || !rare.withheld.is_empty()) else {
@@ -253,7 +253,7 @@ impl Ways {
         })
     }
 
-    /// Whether lost data of a flow is sent again.
+    /// True if lost data of a flow is sent again.
     pub(super) fn repeats(&self, flow: u32) -> bool {
         let group = self.flows.get(flow).map_or(0, |f| f.send.group);
         let stack = self.outbound.as_ref().and_then(|o| o.stack(group));

@@ -3,8 +3,8 @@
 
 use uts_functions::protection::Secret;
 
-/// How many epochs ahead of the oldest live one a secret is derived (spec X: live epochs lie within
-/// 32, numbers may be skipped by refusals).
+/// Number of epochs ahead of the oldest live one for which secrets are derived (spec X: live epochs
+/// lie within 32, numbers may be skipped by refusals).
 const AHEAD_MAX: u32 = 256;
 
 /// Secrets from the oldest live epoch on.

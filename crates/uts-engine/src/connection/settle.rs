@@ -1,5 +1,5 @@
-//! What became of packets: acknowledgements, losses, time-outs, and what follows for data,
-//! congestion and size.
+//! Fate of packets: acknowledgements, losses, time-outs, and what follows for data, congestion and
+//! size.
 
 use super::parts::{LostPacket, Token};
 use super::watch::meter;
@@ -83,7 +83,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the packets of a report carried has arrived.
+    /// Settles the content of a report's packets, which has arrived.
     fn settle_runs(&mut self, now: Time, runs: &[Run<Token>]) {
         let mut data: Option<(u32, Range<u64>)> = None;
         for run in runs {
@@ -316,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// What the oldest packet carried goes out again, as a probe.
+    /// Sends the content of the oldest packet again, as a probe.
     fn probe_oldest(&mut self, now: Time) {
         let Some(outbound) = &self.ways.outbound else {
             bug!("a probe is due before anything can be sent");
@@ -475,7 +475,7 @@ fn end_in_row(range: &Range<u64>, packets: u64) -> u64 {
     range.start + packets * (range.end - range.start)
 }
 
-/// Whether everything sent over `period` was lost: then nothing that was learnt of the path holds
+/// True if everything sent over `period` was lost: then nothing that was learnt of the path holds
 /// (RFC 9002 section 7.6).
 fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Duration) -> bool {
     let mut start: Option<(u64, Time)> = None;

@@ -1,4 +1,4 @@
-//! What tests of a part alone need: ways without a peer, and a packet to write into.
+//! Helpers for tests of a part alone: ways without a peer, and a packet to write into.
 
 use super::packet::{Packet, Reason};
 use super::parts::{LostPacket, Token};

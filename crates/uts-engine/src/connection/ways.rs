@@ -1,4 +1,5 @@
-//! What the two ways share: epochs in use and open, flows, and what is told and counted of both.
+//! State that the two ways share: epochs in use and open, flows, and what is told and counted of
+//! both.
 
 use super::marking::Marking;
 use super::parts::Topic;
@@ -19,13 +20,13 @@ pub(super) struct Ways {
     pub outbound: Option<Outbound>,
     pub inbound: Option<Inbound>,
     pub flows: Flows,
-    /// What mechanisms here have to tell their halves at the sender of data.
+    /// Topics on which mechanisms here speak to their halves at the sender of data.
     pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
     pub receive_rate: Option<Box<ReceiveRate>>,
     /// Bytes that the application has handed over.
     pub bytes_written: u64,
-    /// Whether the path bears ECN marks.
+    /// State of ECN marks: whether the path bears them.
     pub marking: Marking,
     pub stats: Stats,
     pub trace: Trace,

@@ -24,8 +24,8 @@ impl Endpoint {
         self.door.is_closed = true;
     }
 
-    /// Has other limits from now on: as [`EndpointConfig`](crate::EndpointConfig) has them. Who is
-    /// there beyond them stays.
+    /// Has other limits from now on: as [`EndpointConfig`](crate::EndpointConfig) has them.
+    /// Connections beyond them stay.
     pub fn set_places(&mut self, connections_max: usize, of_keys: usize, per_address_max: usize) {
         (self.config.connections_max, self.config.connections_of_keys) = (connections_max, of_keys);
         self.config.connections_per_address_max = per_address_max;
@@ -37,9 +37,9 @@ impl Endpoint {
         self.door.refused
     }
 
-    /// A client's first packet. No state is made before it is found to be whole and made by someone
-    /// who follows the protocol; with many handshakes under way, not before the client has shown
-    /// that it is at its address.
+    /// A client's first packet. No state is made before it is found to be whole and made by a
+    /// client that follows the protocol; with many handshakes under way, not before the client has
+    /// shown that it is at its address.
     pub(super) fn on_first_packet(
         &mut self,
         now: Time,

@@ -12,7 +12,7 @@ pub(super) struct Agenda {
     /// deadline moves with each packet: one that has become later is put right when it stands
     /// first.
     timers: BTreeSet<(Time, ConnectionHandle)>,
-    /// When whoever carries the endpoint was told to come back; `NEVER` = he has.
+    /// Instant at which the driver of the endpoint was told to come back; `NEVER` = it has.
     pub expected: Time,
     pub polled_at: Time,
     /// Connections whose deadlines may have changed.
@@ -89,9 +89,9 @@ impl Agenda {
         self.telling.pop_front();
     }
 
-    /// Asks connections that have changed when something is due. Those that wait for their turn to
-    /// send are asked after it: what is due may be just that, and while many wait it would be found
-    /// due again and again.
+    /// Asks connections that have changed when something is due. Connections that wait for their
+    /// turn to send are asked after it: what is due may be just that, and while many wait it would
+    /// be found due again and again.
     pub fn settle(&mut self, connections: &mut Table) {
         while let Some(handle) = self.stale.pop() {
             let Some(entry) = connections.get_mut(handle) else { continue };

@@ -4,8 +4,9 @@
 //!
 //! Each connection has its least, whatever others hold. Beyond that it may have as much as it
 //! leaves free (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory
-//! Packet Switches", IEEE/ACM Transactions on Networking 6, 1998): who comes when others hold much
-//! finds memory all the same, and who holds most is the first that gets no more.
+//! Packet Switches", IEEE/ACM Transactions on Networking 6, 1998): a connection that comes when
+//! others hold much finds memory all the same, and the connection that holds most is the first that
+//! gets no more.
 
 use crate::config::{ConnectionConfig, LEAST_RECEIVED_BYTES, LEAST_SENT_BYTES};
 use crate::connection::but_for_flows;
@@ -16,8 +17,8 @@ use uts_functions::sequencing::reassembly::Spares;
 /// Bytes that are drawn and given back at once: fewer are not worth counting.
 const GRAIN_BYTES: usize = 8 * 1024;
 
-/// A connection that begins is promised at most one such part of what is free: most of those that
-/// come at once may be of one peer, that never uses them.
+/// A connection that begins is promised at most one such part of what is free: most connections
+/// that come at once may be of one peer, which never uses them.
 const BEGINNERS: usize = 64;
 
 /// Memory of its endpoint that a connection has from its beginning on.
@@ -34,7 +35,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Those of a connection with such settings.
+    /// Stores of a connection with such settings.
     pub fn new(budget: &Budget, spares: Spares, config: &ConnectionConfig) -> Self {
         let of_flow = config.memory_of_flow();
         budget.provide(of_flow.saturating_mul(2));
@@ -161,7 +162,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Whoever comes takes all that he may: the others, and those that come then, have enough.
+    /// A connection that comes takes all that it may: the others, and connections that come then,
+    /// have enough.
     #[test]
     fn who_takes_all_he_may_leaves_as_much_free() {
         for greedy in [1, 2, 10, 100] {

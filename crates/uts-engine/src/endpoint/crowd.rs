@@ -145,9 +145,9 @@ impl Crowd {
         }
     }
 
-    /// Amount of this that is held where an address is: of its networks that which holds most for
-    /// its size. `apart_from` = those that the other address is in as well are left out; `None` =
-    /// both are of one host.
+    /// Amount of this that is held where an address is: in the network of it that holds most for
+    /// its size. `apart_from` = networks that the other address is in as well are left out; `None`
+    /// = both are of one host.
     pub fn load(&self, of: IpAddr, held: Held, apart_from: Option<IpAddr>) -> Option<u64> {
         let is_apart = |network: &Network| apart_from.is_none_or(|other| !network.has(other));
         let of_network = |(network, times): (Network, usize)| {

@@ -1,4 +1,4 @@
-//! The door: who may come in, how many have, and what strangers are answered.
+//! The door: clients that may come in, how many have, and what strangers are answered.
 
 use super::limits::ResetLimit;
 use super::reflectors;
@@ -23,7 +23,7 @@ pub(super) struct Answer {
     pub bytes: Vec<u8>,
 }
 
-/// Knowledge of those who come, and of those who are in.
+/// Knowledge of clients that come, and of clients that are in.
 pub(super) struct Door {
     pub tokens: Option<TokenKeys>,
     pub reset_limit: ResetLimit,
@@ -65,7 +65,7 @@ impl Door {
         self.worker.counts()
     }
 
-    /// A handshake that somebody else began is over, either way.
+    /// A handshake that a client began is over, either way.
     pub fn on_handshake_over(&mut self) {
         self.handshakes = self.handshakes.saturating_sub(1);
     }

@@ -1,22 +1,22 @@
-//! With what connections begin, before anything is known of path and peer.
+//! First profiles of connections, before anything is known of path and peer.
 
 use crate::config::ConnectionConfig;
 use crate::selector::{self, Contradiction};
 use uts_functions::mechanism::{Mechanism, Promise};
 use uts_functions::{Function, PathFacts, Profile, library};
 
-/// With what connections under these settings begin at a server whose client has the same
+/// First profile of connections under these settings at a server whose client has the same
 /// settings, as most have.
 pub(super) fn first_profile(config: &ConnectionConfig) -> Profile {
     made_mandatory(own_profile(config).unwrap_or_else(|_| Profile::bare()))
 }
 
-/// With what a client's connections under these settings begin.
+/// First profile of a client's connections under these settings.
 pub(super) fn proposal(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
     own_profile(config).map(made_mandatory)
 }
 
-/// What these settings ask for, while nothing is known of path and peer.
+/// Profile that these settings ask for, while nothing is known of path and peer.
 fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
     selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
 }

@@ -1,5 +1,5 @@
-//! What was learnt of the way to hosts. The next connection to one begins with it, and so does a
-//! connection that comes back to that way, aged and bounded (RFC 9040; migration.md M-6).
+//! Knowledge of the way to hosts. The next connection to a host begins with it, and so does a
+//! connection that comes back to that way. It is aged and bounded (RFC 9040; migration.md M-6).
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -16,24 +16,24 @@ const AGE_MAX: Duration = Duration::from_secs(600);
 /// A guess at the round trip is no shorter and no longer: a repeat must neither flood nor wait.
 const RTT_BOUNDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(2)];
 
-/// What a connection has learnt of the way to its peer.
+/// Knowledge that a connection has gained of the way to its peer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Known {
     /// Smoothed round trip.
     pub smoothed: Duration,
     /// Its mean deviation.
     pub deviation: Duration,
-    /// How long the longest flight of its handshake and the answer took; zero = not known.
+    /// Time that the longest flight of its handshake and the answer took; zero = not known.
     pub flight: Duration,
-    /// What congestion control knew.
+    /// Summary that congestion control gave of itself.
     pub summary: Summary,
     /// When it was last true.
     pub at: Time,
 }
 
 impl Known {
-    /// What of it is believed now. The older it is, the wider the round trip and the smaller the
-    /// rate.
+    /// Part of it that is believed now; `None` if it is too old. The older it is, the wider the
+    /// round trip and the smaller the rate.
     fn aged(&self, now: Time) -> Option<Known> {
         let age = now.since(self.at);
         let left = 1.0 - age.as_secs_f64() / AGE_MAX.as_secs_f64();
@@ -56,7 +56,7 @@ impl Known {
         self.smoothed + self.deviation
     }
 
-    /// How long to reckon with until a flight of a handshake is answered: its packets are long.
+    /// Time to reckon with until a flight of a handshake is answered: its packets are long.
     pub fn flight_time(&self) -> Duration {
         self.flight.max(self.round_trip())
     }
@@ -71,7 +71,7 @@ enum Here {
     Unsaid { moves: u64 },
 }
 
-/// What is known of hosts.
+/// Knowledge of the ways to hosts.
 #[derive(Debug)]
 pub(super) struct History {
     here: Here,
@@ -100,7 +100,7 @@ impl History {
         self.is_at(local);
     }
 
-    /// What a connection has learnt that was on the way from here to a host.
+    /// Notes what a connection has learnt that was on the way from here to a host.
     pub fn note(&mut self, host: IpAddr, learnt: Known) {
         let way = (self.here, host);
         if self.known.insert(way, learnt).is_some() {
@@ -114,7 +114,7 @@ impl History {
         }
     }
 
-    /// What is believed of the way from here to a host.
+    /// Knowledge of the way from here to a host, as far as it is believed now.
     pub fn of(&self, host: IpAddr, now: Time) -> Option<Known> {
         self.known.get(&(self.here, host))?.aged(now)
     }

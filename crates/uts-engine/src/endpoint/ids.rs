@@ -26,8 +26,8 @@ pub(super) struct OwnIds {
 }
 
 impl OwnIds {
-    /// Ids of so many bytes, at most 20, under a key that follows from the endpoint's secret. Packets
-    /// to them come to `worker`.
+    /// Ids of so many bytes, at most 20, under a key that follows from the endpoint's secret.
+    /// Packets to them come to `worker`.
     pub fn new(secret: &[u8; 32], bytes: usize, worker: Worker) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, b"connection ids"));
         OwnIds { key, bytes, worker }

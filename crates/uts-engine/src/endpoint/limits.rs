@@ -1,5 +1,5 @@
-//! How many resets leave: each is a hint to whoever looks for a word, and work for nothing to
-//! whoever floods.
+//! Limits of the resets that leave: each reset is a hint to whoever looks for a word, and work for
+//! nothing to whoever floods.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ impl ResetLimit {
         ResetLimit { seed, since: Time::ZERO, all: 0, by_source: Vec::new() }
     }
 
-    /// Whether another reset may leave to this address. It counts once it is [noted](Self::note).
+    /// True if another reset may leave to this address. It counts once it is [noted](Self::note).
     pub fn allows(&mut self, now: Time, remote: SocketAddr) -> bool {
         if now.since(self.since) >= SPAN {
             self.since = now;
@@ -54,8 +54,8 @@ impl ResetLimit {
         }
     }
 
-    /// The counter of an address. Of IPv6 the first 64 bits count: who has one of them has all that
-    /// begin alike.
+    /// Counter of an address. Of IPv6 the first 64 bits count: a host that has one such address has
+    /// all that begin alike.
     fn place(&self, remote: SocketAddr) -> usize {
         let source = match remote.ip().to_canonical() {
             IpAddr::V4(ip) => u64::from(u32::from(ip)),

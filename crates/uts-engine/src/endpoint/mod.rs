@@ -4,12 +4,13 @@
 //! most answered with less than three times its size.
 //!
 //! * what comes in: [`routing`], which finds its connection in the [`routes`]; connections that
-//!   others begin: [`accepting`], what is known of those who come: [`door`], who has a place and
-//!   who gives one up: [`places`], what is held from where: [`crowd`]; connections that go
-//!   elsewhere: [`following`]; what belongs to no connection: [`strangers`];
-//! * what goes out: here; who has something to send, to tell, or to do, and when: [`agenda`];
-//! * what connections share: [`shared`]; whose turn it is on the way to one address: [`peers`]; what
-//!   endpoints at one port share: [`workers`].
+//!   others begin: [`accepting`], what is known of clients that come: [`door`], places of
+//!   connections, and which of them give theirs up: [`places`], what is held from where: [`crowd`];
+//!   connections that go elsewhere: [`following`]; what belongs to no connection: [`strangers`];
+//! * what goes out: here; connections that have something to send, to tell, or to do, and when:
+//!   [`agenda`];
+//! * what connections share: [`shared`]; whose turn it is on the way to one address: [`peers`];
+//!   what endpoints at one port share: [`workers`].
 
 mod accepting;
 mod agenda;
@@ -69,7 +70,7 @@ pub struct Transmit {
     pub remote: SocketAddr,
     /// From which address of this host: the one that the peer knows. `None` = any.
     pub local: Option<IpAddr>,
-    /// How to mark it.
+    /// Mark of its datagrams for the network.
     pub ecn: Option<Ecn>,
     /// Bytes of each datagram in the buffer; the last may be shorter.
     pub segment_bytes: usize,
@@ -99,7 +100,7 @@ pub struct Endpoint {
     accept: Arc<ConnectionConfig>,
     /// Their first profile, unless the client proposes another.
     accept_profile: Arc<Profile>,
-    /// What was last proposed, and under which settings.
+    /// Settings under which a profile was last proposed, and that profile.
     proposed: Option<(Arc<ConnectionConfig>, Arc<Profile>)>,
     rng: ChaCha20Rng,
     ids: OwnIds,
@@ -115,7 +116,7 @@ pub struct Endpoint {
     sender: Option<ConnectionHandle>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
-    /// Whether connections are traced from their first packet on.
+    /// Connections are traced from their first packet on.
     traces_all: bool,
     initial: Option<quic::Suite>,
     /// Datagrams that belonged to nothing, or that could not be read.
@@ -261,7 +262,7 @@ impl Endpoint {
         self.connections.get(handle).map(|entry| &entry.connection)
     }
 
-    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's
+    /// Trace of a connection's packets. Unlike [`Endpoint::connection`] it changes no connection's
     /// turn to send.
     pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
         self.connections.get_mut(handle).map(|entry| entry.connection.trace())
@@ -284,7 +285,7 @@ impl Endpoint {
         self.shared.budget.drawn()
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
@@ -294,7 +295,7 @@ impl Endpoint {
         self.connections.handles()
     }
 
-    /// Whether there is no connection.
+    /// True if there is no connection.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }

@@ -1,11 +1,11 @@
 //! Peers: connections to one address share the path and, behind it, one socket's buffer, which
 //! holds a few megabytes however many they are. Each keeps to its window; what all have waiting on
 //! the way together is bounded here, and they take turns at that. With hundreds of windows the
-//! buffer would overflow, or each would shrink to a packet or two. One that sends little, less than
-//! its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two turns one
-//! is for these.
+//! buffer would overflow, or each would shrink to a packet or two. A connection that sends little,
+//! less than its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two
+//! turns one is for these.
 //!
-//! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds
+//! Bytes in flight beyond rate times shortest round trip are waiting. A path that is long holds
 //! more in flight, and losses change nothing: how to answer them is each connection's congestion
 //! control to say.
 //!
@@ -13,8 +13,8 @@
 //! in that buffer, which slow start would overflow by thousands of packets. Elsewhere the round
 //! trip may have become longer.
 //!
-//! What all bring together also tells whether lines or processors are the limit, which none of many
-//! knows by itself.
+//! The rate of all together also tells whether lines or processors are the limit, which none of
+//! many knows by itself.
 
 use crate::connection::{Admission, Allowance, PROCESSORS_LIMIT, Polled};
 use crate::event::ConnectionHandle;
@@ -24,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use uts_functions::{Rate, Time};
 
-/// What one connection sends in its turn, about: a batch for segmentation offload.
+/// Bytes that one connection sends in its turn, about: a batch for segmentation offload.
 const BATCH_BYTES: u64 = 64 << 10;
 
 /// Where more wait than this, the state of none is in cache when its turn comes, which costs both
@@ -36,14 +36,14 @@ const FAST: Rate = Rate::from_bits_per_sec(2_500_000_000);
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
 
-/// Who has sent less than this since it had to wait takes less than others: as much as a connection
-/// may begin with (RFC 6928).
+/// Bytes sent since it had to wait, below which a connection takes less than others: as many as a
+/// connection may begin with (RFC 6928).
 const LITTLE_BYTES: u64 = 14_600;
 
 /// A peer is near up to this round trip: on the same host, or behind a switch or two.
 const NEAR: Duration = Duration::from_micros(500);
 
-/// The shortest round trip is that of the last one to two of these: paths change.
+/// The shortest round trip is the shortest of the last one to two of these: paths change.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(60);
 
 /// A round trip shorter than this tells no rate: what arrives together is taken in together.
@@ -60,7 +60,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// What it may send in its turn, if that has come.
+    /// Number of batches that it may send in its turn; zero until that has come.
     fn batches(&self) -> u32 {
         if let Standing::Called(batches) = self.standing { batches } else { 0 }
     }
@@ -106,11 +106,11 @@ struct Peer {
     round_start: Time,
     /// In the order in which their turns come.
     held: VecDeque<ConnectionHandle>,
-    /// The same of those that have sent little, which take turns with the others.
+    /// The same for connections that have sent little, which take turns with the others.
     fresh: VecDeque<ConnectionHandle>,
-    /// Who was called last was one of these.
+    /// The connection that was called last was one of these.
     was_fresh: bool,
-    /// Batches of those that were called and have not sent them yet.
+    /// Batches of connections that were called and have not sent them yet.
     called: u32,
 }
 
@@ -149,7 +149,7 @@ impl Peers {
         }
     }
 
-    /// What a connection may do at present, as far as others are concerned.
+    /// Allowance of a connection at present, as far as others are concerned.
     pub fn allowance_of(&self, share: &Share) -> Allowance {
         let is_bounded = |peer: &&Peer| peer.connections > 1 || peer.rtt_min <= NEAR;
         let Some(peer) = self.list.get(share.peer as usize).filter(is_bounded) else {
@@ -197,7 +197,8 @@ impl Peers {
         }
     }
 
-    /// The next whose turn has come among those that share a peer with `share`; [`Peers::call`] it.
+    /// Next connection whose turn has come among all that share a peer with `share`;
+    /// [`Peers::call`] it.
     pub fn next_turn(&mut self, share: &Share) -> Option<ConnectionHandle> {
         let peer = self.list.get_mut(share.peer as usize)?;
         let promised = u64::from(peer.called) * BATCH_BYTES;
@@ -241,12 +242,12 @@ impl Peer {
         }
     }
 
-    /// What all connections to it bring together.
+    /// Rate that all connections to it bring together.
     fn rate(&self) -> Rate {
         self.rates[0].max(self.rates[1])
     }
 
-    /// What each of those that wait may send in its turn.
+    /// Number of batches that each connection that waits may send in its turn.
     fn batches_per_turn(&self) -> u32 {
         let (waiting, rate) = (self.held.len(), self.rate());
         if waiting <= MANY || rate < FAST {
@@ -279,7 +280,7 @@ impl Peer {
         self.limit = self.limit_at(self.rate(), smoothed, waiting_max);
     }
 
-    /// What the path itself holds at `rate`, and `waiting_max` besides.
+    /// Bytes that the path itself holds at `rate`, and `waiting_max` besides.
     fn limit_at(&self, rate: Rate, rtt: Duration, waiting_max: u64) -> u64 {
         let waiting = rtt.saturating_sub(self.rtt_min);
         let held = rate.bytes_in(self.rtt_min);
@@ -376,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What is in flight to a peer may grow as in slow start, not by all windows at once; to one
+    /// Bytes in flight to a peer may grow as in slow start, not by all windows at once; to a peer
     /// that is near, not even so.
     #[test]
     fn where_nothing_waits_what_is_in_flight_may_double() {
@@ -431,7 +432,7 @@ mod tests {
         assert!(peers.list.is_empty() && peers.by_address.is_empty());
     }
 
-    /// Of two turns one is for those that have sent little, and short.
+    /// Of two turns one is for connections that have sent little, and short.
     #[test]
     fn who_has_sent_little_need_not_wait_for_all_others() {
         let (mut peers, mut shares) = peers(3 * MANY as u64);

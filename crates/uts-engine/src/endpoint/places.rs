@@ -1,18 +1,20 @@
-//! The places of an endpoint: who has one, and who gives one up when they are short.
+//! Places of an endpoint: connections that have one, and connections that give theirs up when
+//! places are short.
 //!
 //! A connection whose handshake is done takes a place. Handshakes under way take as many again at
-//! the most, and memory of their own. When there is none left for a newcomer, one that holds a
-//! place gives it up. The order is
+//! the most, and memory of their own. When there is none left for a newcomer, a connection that
+//! holds a place gives it up. The order is
 //!
-//! 1. those that have asked for nothing, or have nothing under way, by how much is held where they
-//!    come from, then by how long they have been silent. The newcomer must not hold more than they;
-//! 2. those that have something under way, if more than twice as much is held where they come
+//! 1. connections that have asked for nothing, or have nothing under way, by how much is held where
+//!    they come from, then by how long they have been silent. The newcomer must not hold more than
+//!    they;
+//! 2. connections that have something under way, if more than twice as much is held where they come
 //!    from as where the newcomer does, itself included.
 //!
-//! If nobody has to, the one that has been silent longest is asked whether it is there, and loses
-//! its place if it does not answer: so the connections of a client that has died make room for its
-//! next. Part of the places is for clients whose keys TLS has verified; others do not push these
-//! out.
+//! If none has to, the connection that has been silent longest is asked whether its peer is there,
+//! and loses its place if it does not answer: so the connections of a client that has died make
+//! room for its next. Part of the places is for clients whose keys TLS has verified; others do not
+//! push these out.
 
 use super::Endpoint;
 use super::crowd::{Held, Network, SCALE};
@@ -29,7 +31,7 @@ pub(super) const TOO_MANY_OF_ADDRESS: &str = "this address has as many connectio
 const TOO_MANY_OF_NETWORK: &str = "this network has as many connections to it as it may";
 const TOO_MANY: &str = "it has as many connections as it may";
 
-/// Words for those that give up their place.
+/// Words for connections that give up their place.
 const GIVEN_UP: &str = "it needs the place of this connection for others";
 
 /// For so long after it came, and after it was heard last, a client is not told to go because it
@@ -118,7 +120,7 @@ impl Endpoint {
         self.config.connections_max.max(HALF_OPEN_MIN)
     }
 
-    /// True if those who come have to show first that they are at their address.
+    /// True if clients that come have to show first that they are at their address.
     pub(super) fn wants_proof(&self, from: IpAddr) -> bool {
         self.door.handshakes >= self.config.handshakes_before_retry.min(self.half_open_max() / 2)
             || self.door.counts().crowd.wants_proof(from)
@@ -255,7 +257,7 @@ impl Endpoint {
         candidates.max().map(|(_, handle)| handle)
     }
 
-    /// Asks who has been silent longest whether it is there.
+    /// Asks the connection that has been silent longest whether its peer is there.
     fn ask_silent(&mut self, now: Time, shortage: Shortage) {
         let asked = self.looked_at().filter(|(_, entry)| {
             entry.held == Held::Place

@@ -1,6 +1,6 @@
-//! Services that answer datagrams to whoever they seem to come from. Who writes the address of one
-//! into packets has an answer of this end sent there, and that answered in turn (migration.md
-//! M-15).
+//! Services that answer datagrams to whatever address they seem to come from. A sender that writes
+//! the address of such a service into packets has an answer of this end sent there, and that
+//! answered in turn (migration.md M-15).
 
 use std::net::SocketAddr;
 

@@ -216,7 +216,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a packet is for the connection with this id; never of one without.
+/// True if a packet is for the connection with this id; false if the id is empty.
 fn is_for(id: &ConnectionId, datagram: &[u8]) -> bool {
     !id.is_empty() && datagram[1..].starts_with(id.as_slice())
 }

@@ -14,7 +14,7 @@ use uts_functions::sequencing::reassembly::Spares;
 pub(super) struct Shared {
     /// Bytes that they have in flight, by peer.
     pub peers: Peers,
-    /// Knowledge of those that are gone, by host.
+    /// Knowledge of connections that are gone, by host.
     pub history: History,
     /// Time that they may spend on adaptation.
     pub turns: Turns,

@@ -131,7 +131,7 @@ impl Endpoint {
     }
 }
 
-/// What a version is called.
+/// Name of a version, for people.
 fn version_name(version: u32) -> String {
     match version.to_be_bytes() {
         [b'U', b'T', b'S', number] => format!("UTS {number}"),

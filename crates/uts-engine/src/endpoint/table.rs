@@ -36,7 +36,8 @@ pub(super) struct Entry {
     pub timer: Time,
     /// Its part in what is in flight to its peer.
     pub share: Share,
-    /// It is in the list of those that may have something to send, to tell, or another deadline.
+    /// It is in the list of connections that may have something to send, to tell, or another
+    /// deadline.
     pub is_ready: bool,
     pub is_telling: bool,
     pub is_stale: bool,

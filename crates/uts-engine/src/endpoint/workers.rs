@@ -7,16 +7,16 @@ use super::crowd::Crowd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uts_wire::packet::is_long;
 
-/// Most endpoints that share a port: then each worker has four values of the byte that tells whose an
-/// id is.
+/// Most endpoints that share a port: then each worker has four values of the byte that tells whose
+/// an id is.
 pub const WORKERS_MAX: usize = 64;
 
-/// Where an adaptive packet and a packet of the handshake have the byte that tells their worker. (P-10,
-/// P-16, P-64)
+/// Where an adaptive packet and a packet of the handshake have the byte that tells their worker.
+/// (P-10, P-16, P-64)
 pub const STEERING_BYTES: [usize; 2] = [1, 6];
 
-/// Number of the worker that a datagram is for, below `workers`. One that is too short is for the first.
-/// (P-64)
+/// Number of the worker that a datagram is for, below `workers`. One that is too short is for the
+/// first. (P-64)
 pub fn worker_of(datagram: &[u8], workers: usize) -> usize {
     let is_long = datagram.first().is_some_and(|first| is_long(*first));
     let byte = datagram.get(STEERING_BYTES[usize::from(is_long)]);
@@ -32,8 +32,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// All places at a port that `count` endpoints share, 1 to [`WORKERS_MAX`]. What clients hold is
-    /// counted for all of them together.
+    /// All places at a port that `count` endpoints share, 1 to [`WORKERS_MAX`]. What clients hold
+    /// is counted for all of them together.
     pub fn crew(count: usize) -> Vec<Worker> {
         let of = count.clamp(1, WORKERS_MAX);
         let counts = Arc::new(Mutex::new(Counts::default()));

@@ -127,7 +127,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.retire_after = retire_after;
     }
 
-    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not
+    /// True if no exchange is under way: nothing is being repeated. A request in doubt is not
     /// under way.
     pub fn is_idle(&self) -> bool {
         !self.asking.as_ref().is_some_and(|asking| asking.is_under_way()) && !self.awaits_confirm()

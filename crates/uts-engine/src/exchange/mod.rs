@@ -29,7 +29,7 @@ pub const GROUPS_MAX: usize = 8;
 /// Packets carry epochs modulo this. All epochs that are live at once are less than this apart
 ///
 pub const EPOCH_SPAN: u32 = 32;
-/// How often a message is sent before its sender stops repeating it.
+/// Number of times that a message is sent before its sender stops repeating it.
 pub const TRIES_MAX: u8 = 8;
 /// A replaced epoch stays open at the receiver for this many probe time-outs.
 pub const RETIRE_PTOS: u32 = 3;
@@ -37,7 +37,7 @@ pub const RETIRE_PTOS: u32 = 3;
 ///
 pub const EVENTS_MAX: usize = 64;
 
-/// Which end of the direction a machine stands at.
+/// End of the direction at which a machine stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Builds packets under the profile in use. Allots even epochs.
@@ -49,8 +49,8 @@ pub enum Side {
 /// The data sender's epoch in use for each group: its word on what the receiver may close.
 pub type Using = [Option<u32>; GROUPS_MAX];
 
-/// What the two machines of a direction say to each other. The frames with these messages may be
-/// lost, repeated, reordered or delayed without bound.
+/// Message between the two machines of a direction. The frames with these messages may be lost,
+/// repeated, reordered or delayed without bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Message<P, R> {
     /// Request-PF: use `profile` for `group`, under the number `epoch`.
@@ -59,7 +59,7 @@ pub enum Message<P, R> {
         epoch: u32,
         /// The group of flows, below [`GROUPS_MAX`].
         group: u8,
-        /// What the data sender uses as it asks; all `None` when the data receiver asks.
+        /// Epochs that the data sender uses as it asks; all `None` when the data receiver asks.
         using: Using,
         /// The profile asked for.
         profile: P,
@@ -73,7 +73,7 @@ pub enum Message<P, R> {
     Nak {
         /// The request's number.
         epoch: u32,
-        /// Which function, why, and what there is instead.
+        /// Function that is refused, reason, and what there is instead.
         refusal: R,
     },
     /// Confirm-PF: the ACK arrived.
@@ -91,7 +91,7 @@ pub enum Message<P, R> {
     },
 }
 
-/// What the machine tells its owner.
+/// Event that a machine tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event<P, R> {
     /// Receiver: packets of `epoch` may now arrive; build the stack that reads them.

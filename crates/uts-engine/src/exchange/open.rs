@@ -1,5 +1,4 @@
-//! The epochs that a data receiver holds open, and those of which a data sender has packets under
-//! way.
+//! Epochs that a data receiver holds open, and epochs of which a data sender has packets under way.
 
 use uts_functions::Time;
 
@@ -84,7 +83,7 @@ impl OpenEpochs {
         self.close_where(|slot| epoch.saturating_sub(slot.epoch) >= span)
     }
 
-    /// Forgets those that were replaced and of which nothing is under way, envelopes of theirs
+    /// Forgets epochs that were replaced and of which nothing is under way, envelopes of theirs
     /// included.
     pub(super) fn settle(&mut self, is_under_way: impl Fn(u32) -> bool) {
         let is_live = |slot: &Slot| slot.retire_at.is_none() || is_under_way(slot.epoch);

@@ -620,7 +620,7 @@ fn a_number_says_what_the_receiver_need_not_hold_open() {
     assert!(s.request(at(3_600_000), 0, "X").is_ok());
 }
 
-/// A sender that only answers keeps no more than who asks, however often that is.
+/// A sender that only answers keeps no more than a sender that asks, however often that is.
 #[test]
 fn a_sender_that_only_answers_keeps_little() {
     let (mut s, _) = ends();

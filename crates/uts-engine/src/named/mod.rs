@@ -12,7 +12,7 @@ use crate::requirements::{PREFIX, nearest};
 use std::sync::LazyLock;
 use uts_functions::Function;
 
-/// What a named profile is.
+/// Kind of a named profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A protocol that has been described elsewhere.
@@ -45,13 +45,13 @@ impl Kind {
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Kind of the profile.
     pub kind: Kind,
-    /// What it does, in one line.
+    /// Description of what it does, in one line.
     pub what: String,
     /// Where it is described.
     pub source: Option<String>,
-    /// What of its source it does not do, a clause for each.
+    /// Features of its source that it does not have, a clause for each.
     pub lacks: Vec<String>,
     /// Its transport service class (thesis, section 4.2), if it is a service class.
     pub transport_class: Option<String>,

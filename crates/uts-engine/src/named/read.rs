@@ -13,14 +13,14 @@ use uts_functions::Function;
 pub struct BadProfile {
     /// File, and line if it is known.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// Fault of the file, and what would be right.
     pub why: String,
 }
 
 /// The longest file that is read, in bytes: some hundred times the longest of ours.
 const FILE_BYTES_MAX: usize = 256 * 1024;
 
-/// What a file may say.
+/// Keys that a file may have.
 const KEYS: [&str; 8] =
     ["kind", "what", "source", "lacks", "transport_class", "reliability_class", "properties", "profile"];
 

@@ -39,7 +39,7 @@ fn every_one_is_chosen_as_it_is_named() {
     }
 }
 
-/// What a service class must have (table 3.2), its profile has.
+/// Functions that a service class must have (table 3.2) are in its profile.
 #[test]
 fn service_classes_have_what_is_mandatory() {
     for named in all().iter().filter(|n| n.kind == Kind::ServiceClass) {

@@ -1,4 +1,4 @@
-//! What is delivered, over the last while.
+//! Rate of delivery, over the last while.
 
 use core::time::Duration;
 use std::collections::VecDeque;

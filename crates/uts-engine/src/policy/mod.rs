@@ -30,17 +30,17 @@ pub use crate::appraisal::utility::{Aim, Expectation, Score};
 pub use report::{Decision, Outcome};
 pub(crate) use turns::{Turn, Turns};
 
-/// What the policy is told of a connection's direction (or of a flow).
+/// Observation of a connection's direction (or of a flow), as the policy is told of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// What is known of the path.
+    /// Facts of the path, as far as they are known.
     pub facts: &'a PathFacts,
     /// The profile in use.
     pub profile: &'a Profile,
     /// Application bytes that were delivered so far.
     pub delivered_bytes: u64,
-    /// What the application sends, if it has a rate of its own: it sends less than it could, or
-    /// sends in time.
+    /// Rate at which the application sends, if it has a rate of its own: it sends less than it
+    /// could, or sends in time.
     pub offered: Option<Rate>,
     /// Where arrival in time is the aim: what waits here to be sent would arrive too late.
     pub is_late: bool,
@@ -76,7 +76,7 @@ pub struct Policy {
     disappointing: Vec<(Profile, Time)>,
     /// A congestion control that was shown to cause losses, and until when it is left alone.
     caused_losses: Option<(u8, Time)>,
-    /// What a profile brought that was undone, until home has run again.
+    /// Profile that was undone, and the rate that it brought, until home has run again.
     undone: Option<Box<(Profile, Rate)>>,
     /// Exchanges in a row that have not brought what was expected, and until when no other is tried
     /// because of them.
@@ -149,8 +149,8 @@ impl Policy {
         self.better_since = None;
     }
 
-    /// Whether nothing has been exchanged or asked for so far: all that it holds are beliefs of the
-    /// path.
+    /// True if nothing has been exchanged or asked for so far: all that it holds are beliefs about
+    /// the path.
     pub fn is_untried(&self) -> bool {
         self.last_exchange.is_none()
             && self.pending.is_none()
@@ -178,7 +178,7 @@ impl Policy {
         self.disappointing.shrink_to_fit();
     }
 
-    /// What it judges by.
+    /// Aim by which it judges.
     pub fn aim(&self) -> Aim {
         self.aim
     }
@@ -214,12 +214,12 @@ impl Policy {
         self.follow_trial(now);
     }
 
-    /// Whether paths are compared at all.
+    /// True if profiles are compared at all.
     pub(crate) fn adapts(&self) -> bool {
         self.requirements.adapt
     }
 
-    /// Whether [`Policy::decide`] would compare profiles, which takes its time.
+    /// True if [`Policy::decide`] would compare profiles, which takes its time.
     pub(crate) fn will_compare(&self, now: Time) -> bool {
         let is_known = || self.seen.as_ref().is_some_and(|seen| is_evident(self.aim, &seen.facts));
         self.pending.is_none()
@@ -229,8 +229,8 @@ impl Policy {
             && is_known()
     }
 
-    /// Whether to exchange now, and for what. After a decision there is none until it is carried
-    /// out or refused.
+    /// Decision to exchange now, if there is one. After a decision there is none until it is
+    /// carried out or refused.
     pub fn decide(&mut self, now: Time) -> Option<Decision> {
         if self.pending.is_some() || now < self.next_at {
             return None;
@@ -309,7 +309,7 @@ impl Policy {
         self.last_exchange = Some(now);
     }
 
-    /// What the last exchange brought, once that can be said; told once.
+    /// Outcome of the last exchange, once it can be told; told once.
     pub fn outcome(&mut self, now: Time) -> Option<Outcome> {
         let seen = self.seen.as_ref()?;
         let trial = self.trial.as_ref()?;
@@ -363,7 +363,7 @@ impl Policy {
         }
     }
 
-    /// Whether an exchange has not brought what was expected of it. If `has_enough` is true, all
+    /// True if an exchange has not brought what was expected of it. If `has_enough` is true, all
     /// that there is to send is sent, so that no more can be brought.
     fn disappoints(&self, trial: &Trial, after: Rate, has_enough: bool) -> bool {
         let Expectation { from, to, .. } = &trial.decision.expects;
@@ -384,7 +384,7 @@ impl Policy {
         }
     }
 
-    /// Whether this profile, or one that differs from it in parameters that are not the defaults,
+    /// True if this profile, or one that differs from it in parameters that are not the defaults,
     /// has brought too little.
     fn has_disappointed(&self, profile: &Profile) -> bool {
         self.disappointing.iter().any(|(other, _)| are_alike(other, profile))
@@ -426,7 +426,7 @@ impl Policy {
         Some((target.0, Expectation { aim, from: present, to: target.1 }))
     }
 
-    /// What the present profile is worth: what is measured, if that is better than predicted.
+    /// Score of the present profile: its measured worth, if that is better than predicted.
     fn present_score(&self, seen: &Seen, predicted: Score) -> Score {
         let measured = self.meter.rate(window(&seen.facts)).filter(|_| seen.offered.is_none());
         let capacity = seen.facts.capacity.bytes_per_sec() as f64;
@@ -446,7 +446,7 @@ impl Policy {
         Score { worth, goodput: rate, ..predicted }
     }
 
-    /// Whether the time for the change has come.
+    /// True if the time for the change has come.
     fn is_due(&mut self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt = seen.facts.rtt_min;
         while self.recent.front().is_some_and(|at| now.since(*at) >= MINUTE) {
@@ -483,7 +483,7 @@ impl Policy {
         stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
     }
 
-    /// Whether so much is to be gained, and so many losses say so, that a second look says no more:
+    /// True if so much is to be gained, and so many losses say so, that a second look says no more:
     /// a round trip of waiting is a large part of the start on a long path.
     fn is_plain(&self, seen: &Seen, expected: &Expectation) -> bool {
         self.aim == Aim::Throughput
@@ -492,17 +492,17 @@ impl Policy {
             && expected.to.worth > PLAIN_GAIN * expected.from.worth
     }
 
-    /// For how long home could not be left again, if it returned now: the minute's exchanges are
-    /// spent. Who waits for as long as that first loses at most twice what it would have
-    /// lost knowing what comes.
+    /// Time for which home could not be left again, if it returned now: the minute's exchanges are
+    /// spent. A policy that waits for as long as that first loses at most twice what it
+    /// would have lost knowing what comes.
     fn bars_way_back(&self, now: Time) -> Duration {
         let too_many = (self.recent.len() + 3).saturating_sub(EXCHANGES_PER_MINUTE);
         let last_to_go = too_many.checked_sub(1).and_then(|place| self.recent.get(place));
         last_to_go.map_or(Duration::ZERO, |at| (*at + MINUTE).since(now))
     }
 
-    /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost
-    /// until the new mechanism has found its place.
+    /// True if the gain, over the time that the path is expected to stay so, exceeds the loss until
+    /// the new mechanism has found its place.
     fn pays(&self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt_s = seen.facts.rtt_smoothed.max(seen.facts.rtt_min).as_secs_f64();
         let gain = expected.to.worth - expected.from.worth;
@@ -544,7 +544,7 @@ impl Policy {
     }
 }
 
-/// Whether two profiles have the same mechanisms, each with its defaults in both or in neither.
+/// True if two profiles have the same mechanisms, each with its defaults in both or in neither.
 fn are_alike(a: &Profile, b: &Profile) -> bool {
     let has_defaults = |profile: &Profile, f| {
         profile.mechanism(f).is_none_or(|m| profile.get(f).params == m.choice().params)
@@ -554,8 +554,8 @@ fn are_alike(a: &Profile, b: &Profile) -> bool {
         .all(|f| a.get(*f).number == b.get(*f).number && has_defaults(a, *f) == has_defaults(b, *f))
 }
 
-/// What a rate is worth that has come with so much more loss (0..=1): what an exchange makes others
-/// lose is no gain (the price is that of PCC Vivace, Dong et al. 2018).
+/// Worth of a rate that has come with so much more loss (0..=1): what an exchange makes others lose
+/// is no gain (the price is that of PCC Vivace, Dong et al. 2018).
 fn priced(rate: Rate, loss_more: f64) -> Rate {
     rate.mul_f64((1.0 - LOSS_PRICE * loss_more.max(0.0)).max(0.0))
 }
@@ -565,7 +565,7 @@ fn window(facts: &PathFacts) -> Duration {
     (10 * facts.rtt_min).max(METER_MIN)
 }
 
-/// How long a new mechanism gets before it is measured, which takes twice as long then.
+/// Time that a new mechanism gets before it is measured; to measure it takes twice as long.
 fn settle(facts: &PathFacts) -> Duration {
     (4 * facts.rtt_smoothed).max(SETTLE_MIN)
 }

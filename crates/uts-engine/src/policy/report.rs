@@ -12,11 +12,11 @@ pub struct Decision {
     pub from: Profile,
     /// The profile to exchange it for.
     pub to: Profile,
-    /// What was seen: `loss 4.8 % in bursts of 3.9, 3 % of it congestion's`.
+    /// Facts that were seen: `loss 4.8 % in bursts of 3.9, 3 % of it congestion's`.
     pub seen: String,
-    /// What changes: `congestion cubic -> bbr(loss-threshold=150)`.
+    /// Changes of the profile: `congestion cubic -> bbr(loss-threshold=150)`.
     pub changes: String,
-    /// What is expected of it, in figures.
+    /// Effect that is expected of it, in figures.
     pub expects: Expectation,
     /// The prediction for the new profile.
     pub prediction: Prediction,
@@ -61,7 +61,7 @@ fn percent(loss: f64) -> String {
     if loss < 0.0005 { format!("{:.2}", loss * 100.0) } else { format!("{:.1}", loss * 100.0) }
 }
 
-/// What is worth saying of a path, against what it was.
+/// Facts of a path that are worth a word, against the facts before.
 fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> String {
     let mut parts = Vec::new();
     if measured.loss >= LOSS_SHOWN_MIN {
@@ -93,7 +93,7 @@ fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> S
     parts.join(", ")
 }
 
-/// What an exchange brought.
+/// Measured effect of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The decision.

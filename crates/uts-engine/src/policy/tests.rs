@@ -74,7 +74,7 @@ impl World {
         World::new(requirements, Library::local())
     }
 
-    /// What the mechanism in use makes of the weather: share of the capacity used, queue in
+    /// Performance of the mechanism in use in this weather: share of the capacity used, queue in
     /// seconds, congestive loss.
     fn sender(&self, w: &Weather) -> (f64, f64, f64) {
         let true_facts = PathFacts {
@@ -393,7 +393,7 @@ fn what_makes_messages_late_is_undone_and_remembered() {
 }
 
 /// A profile that was expected to bring much, and brings nothing, is left at once, and with it
-/// those that differ in parameters only. What else might do is tried less and less often.
+/// profiles that differ in parameters only. What else might do is tried less and less often.
 #[test]
 fn what_brings_nothing_is_undone_and_remembered() {
     let mut world = World::of(Requirements::bulk());
@@ -421,8 +421,8 @@ fn what_brings_twice_as_much_is_kept_however_much_was_expected() {
     assert!(world.congestion().starts_with("bbr"), "{:#?}", world.told());
 }
 
-/// What home brings less than what was left may be what others on the path have got back: a return
-/// is not undone for its goodput.
+/// Goodput that home lacks against the profile that was left may be what others on the path have
+/// got back: a return is not undone for its goodput.
 #[test]
 fn a_return_is_not_undone_for_what_others_get() {
     let mut world = World::of(Requirements::bulk());

@@ -1,4 +1,4 @@
-//! What adaptation may cost an endpoint, however many connections it has: they take turns in
+//! Bounds of what adaptation costs an endpoint, however many connections it has: they take turns in
 //! watching their paths and in comparing profiles.
 
 use core::time::Duration;
@@ -48,14 +48,14 @@ impl Spaced {
     }
 }
 
-/// A connection's place among those that wait for a turn.
+/// A connection's place among connections that wait for a turn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
     at: Option<Time>,
 }
 
 impl Turn {
-    /// Whether it has come; if so it is taken, else the place is kept. `now` must not go back.
+    /// True if it has come; if so it is taken, else the place is kept. `now` must not go back.
     pub fn has_come(&mut self, now: Time, turns: &mut Spaced) -> bool {
         let at = *self.at.get_or_insert_with(|| turns.give(now));
         if at > now {
@@ -75,7 +75,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// How often each of `count` gets a turn in `span`, if each asks again every `every`.
+    /// Number of turns that each of `count` gets in `span`, if each asks again every `every`.
     fn share(count: usize, every: Duration, span: Duration) -> Vec<u32> {
         let mut turns = Turns::default();
         let mut all = vec![(Turn::default(), Time::ZERO, 0); count];

@@ -17,7 +17,7 @@ pub enum Consents {
 }
 
 impl Consents {
-    /// Whether a mechanism is among them.
+    /// True if a mechanism is among them.
     pub fn has(&self, function: Function, number: u8) -> bool {
         match self {
             Consents::None => false,

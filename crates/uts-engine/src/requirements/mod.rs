@@ -25,8 +25,8 @@ pub const NAMED: &str = "uts.profile";
 /// No profile is named: what is listed as the default.
 const NO_NAME: &str = "none";
 
-/// What the application asks of a connection or flow. [`Requirements::default`] is what RFC 9622
-/// gives as defaults: a reliable, ordered stream of bytes under congestion control.
+/// Requirements of the application for a connection or flow. [`Requirements::default`] is what RFC
+/// 9622 gives as defaults: a reliable, ordered stream of bytes under congestion control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirements {
     /// `reliability`: all data arrives.
@@ -153,13 +153,13 @@ pub enum RequirementError {
     /// The text is not `name=value`.
     #[error("`{text}` is not a property: write name=value")]
     NotAssignment {
-        /// What was given.
+        /// Text that was given.
         text: String,
     },
     /// No property of that name.
     #[error("there is no property `{name}`{}", did_you_mean(.nearest))]
     Unknown {
-        /// What was given.
+        /// Name that was given.
         name: String,
         /// The known name that is most like it.
         nearest: Option<String>,
@@ -169,11 +169,11 @@ pub enum RequirementError {
     Value {
         /// The property.
         name: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// What values it has.
+        /// Values that it has.
         expected: &'static str,
-        /// What exactly is wrong, if that can be said.
+        /// Exact error, if that can be said.
         why: String,
     },
     /// A value that RFC 9622 knows and UTS does not offer.
@@ -181,7 +181,7 @@ pub enum RequirementError {
     NotOffered {
         /// The property.
         name: String,
-        /// What was given.
+        /// Value that was given.
         value: String,
         /// Why not.
         why: &'static str,
@@ -202,7 +202,7 @@ pub enum RequirementError {
     Pin {
         /// The property.
         name: String,
-        /// What was given.
+        /// Value that was given.
         value: String,
         /// Why not.
         why: String,
@@ -260,7 +260,7 @@ impl Requirements {
         Self::named("messages")
     }
 
-    /// Whether the application asks and waits for answers, without a deadline of its own.
+    /// True if the application asks and waits for answers, without a deadline of its own.
     pub(crate) fn is_dialogue(&self) -> bool {
         self.deadline().is_none() && self.conn_capacity_profile == CapacityProfile::LowLatencyInteractive
     }
@@ -360,13 +360,13 @@ impl Requirements {
         }
     }
 
-    /// Whether the application is ready to give this quality up.
+    /// True if the application is ready to give this quality up.
     pub fn may_give_up(&self, quality: Quality) -> bool {
         self.degradation.contains(&quality)
     }
 
-    /// Whether reliability and order yield before delay does: they have an earlier place in
-    /// `uts.degradation`.
+    /// True if `first` yields before `second` does: it has an earlier place in `uts.degradation`,
+    /// or alone has one.
     pub fn yields_before(&self, first: Quality, second: Quality) -> bool {
         let place = |q| self.degradation.iter().position(|x| *x == q);
         match (place(first), place(second)) {

@@ -3,7 +3,7 @@
 use super::RequirementError;
 use uts_functions::{Choice, Function, library};
 
-/// What stands before the function's name.
+/// Start of a pin's name, before the function's name.
 pub const PREFIX: &str = "uts.profile.";
 
 /// A function and the mechanism that it must be performed by.
@@ -67,7 +67,7 @@ fn split(text: &str) -> Result<Parts<'_>, String> {
     Ok((name.trim(), settings))
 }
 
-/// How a pin is written.
+/// Text of a pin, as it is set.
 impl core::fmt::Display for Pin {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let words = uts_functions::Profile::bare().with(self.function, self.choice).describe(self.function);

@@ -5,7 +5,7 @@ use super::value::{self, Words};
 use super::{Direction, Preference, RequirementError, Requirements, Security};
 use uts_functions::Rate;
 
-/// What UTS makes of a property.
+/// Effect of a property in UTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The selector or the policy follows it.
@@ -36,13 +36,13 @@ type Refusal = fn(&Requirements) -> Option<&'static str>;
 pub struct Property {
     /// Its name.
     pub name: &'static str,
-    /// What values it takes, to follow "is not".
+    /// Values that it takes, to follow "is not".
     pub expected: &'static str,
-    /// What UTS makes of it.
+    /// Effect that it has in UTS.
     pub effect: Effect,
-    /// Whether it is fixed once the connection is established (selection.md S-43).
+    /// It cannot change once the connection is established (selection.md S-43).
     pub fixed: bool,
-    /// What it asks, in one line.
+    /// Description of what it asks, in one line.
     pub what: &'static str,
     peers: ForPeers,
     parse: Parser,
@@ -76,7 +76,7 @@ impl Property {
         (self.show)(requirements)
     }
 
-    /// Whether it is asked of a connection, for all its flows together.
+    /// True if it is asked of a connection, for all its flows together.
     pub fn is_shared(&self) -> bool {
         const STEERING: [&str; 4] = ["congestionControl", "maxSendRate", "uts.security", "uts.adapt"];
         self.effect != Effect::Steers && self.name != "connPriority" || STEERING.contains(&self.name)
@@ -87,7 +87,7 @@ impl Property {
         !matches!(self.peers, ForPeers::Never)
     }
 
-    /// Sets it as a peer asks, who asks it of an end with requirements of its `own`.
+    /// Sets it as a peer asks an end with requirements of its `own`.
     pub(super) fn set_for_peer(
         &self,
         own: &Requirements,
@@ -260,7 +260,7 @@ macro_rules! rate {
     };
 }
 
-/// All properties that can be set from text. Those of RFC 9622 come first, in its order.
+/// All properties that can be set from text. Properties of RFC 9622 come first, in its order.
 pub static PROPERTIES: &[Property] = &[
     preference!("reliability", reliability, Steers, "all data arrives").for_peers(),
     preference!(

@@ -5,7 +5,7 @@ use core::time::Duration;
 use uts_functions::Rate;
 use uts_units::AmountError;
 
-/// How much the application wants a property (RFC 9622 section 6.2).
+/// Strength of the application's wish for a property (RFC 9622 section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Preference {
     /// Without it there is no connection.
@@ -33,7 +33,7 @@ impl Preference {
     }
 }
 
-/// What the application expects of capacity (RFC 9622 section 8.1.6).
+/// Expectation of the application for capacity (RFC 9622 section 8.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CapacityProfile {
     /// Best effort, no expectation.
@@ -52,7 +52,7 @@ pub enum CapacityProfile {
 }
 
 impl CapacityProfile {
-    /// Whether delay counts more than throughput.
+    /// True if delay counts more than throughput.
     pub fn is_latency_bound(self) -> bool {
         matches!(
             self,
@@ -63,7 +63,7 @@ impl CapacityProfile {
     }
 }
 
-/// Which way data flows (RFC 9622 section 6.2.15).
+/// Direction in which data flows (RFC 9622 section 6.2.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Direction {
     /// Both ways.
@@ -75,7 +75,7 @@ pub enum Direction {
     UnidirectionalReceive,
 }
 
-/// How the flows of a connection share it (RFC 9622 section 8.1.5, RFC 8260 section 3).
+/// Way in which the flows of a connection share it (RFC 9622 section 8.1.5, RFC 8260 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduler {
     /// Each has a share of the bytes as 1 / (`connPriority` + 1).
@@ -83,14 +83,14 @@ pub enum Scheduler {
     WeightedFairQueueing,
     /// All have the same share of the bytes.
     FairCapacity,
-    /// Those of the smallest `connPriority` go first, and share the bytes equally.
+    /// Flows of the smallest `connPriority` go first, and share the bytes equally.
     Priority,
-    /// The one goes first whose message will be given up first. Those without a lifetime follow,
+    /// The flow goes first whose message will be given up first. Flows without a lifetime follow,
     /// and share by weight.
     EarliestDeadline,
 }
 
-/// Whether packets are protected.
+/// Protection of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Security {
     /// Authenticated encryption, always.
@@ -146,7 +146,7 @@ pub(super) trait Words: Copy + PartialEq + 'static {
         })
     }
 
-    /// How the value is written.
+    /// Word for the value.
     fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("?", |(word, _)| word)
     }
@@ -221,7 +221,7 @@ pub(super) fn coverage(text: &str) -> Result<Option<u32>, String> {
     number(text).map(Some)
 }
 
-/// How a length is written that may be all.
+/// Text of a length that may be all.
 pub(super) fn show_coverage(value: Option<u32>) -> String {
     value.map_or_else(|| FULL.to_owned(), |bytes| bytes.to_string())
 }
@@ -239,7 +239,7 @@ pub(super) fn qualities(text: &str) -> Result<Vec<Quality>, String> {
     Ok(list)
 }
 
-/// How a list of qualities is written.
+/// Text of a list of qualities.
 pub(super) fn show_qualities(list: &[Quality]) -> String {
     if list.is_empty() {
         return "none".to_owned();
@@ -260,7 +260,7 @@ pub(super) fn duration(text: &str, bare: &str, never: &str) -> Result<Option<Dur
     }
 }
 
-/// How a time is written.
+/// Text of a time.
 pub(super) fn show_duration(value: Option<Duration>, never: &str) -> String {
     value.map_or_else(|| never.to_owned(), uts_units::show::property_time)
 }
@@ -284,7 +284,7 @@ pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
     }
 }
 
-/// How a rate is written.
+/// Text of a rate.
 pub(super) fn show_rate(value: Option<Rate>) -> String {
     value.map_or_else(|| "unlimited".to_owned(), |rate| uts_units::show::property_rate(rate.bits_per_sec()))
 }
@@ -292,7 +292,8 @@ pub(super) fn show_rate(value: Option<Rate>) -> String {
 const TIME_UNITS: &str = "time (ns, us, ms, s, min, h, d)";
 const RATE_UNITS: &str = "rate (bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s)";
 
-/// What is wrong beside that the text is not what was expected; `units` are those of the property.
+/// Cause of an error, if there is more to say than that the text is not what was expected; `units`
+/// are the property's.
 fn why(error: AmountError, units: &str) -> String {
     match error {
         AmountError::Form => String::new(),

@@ -17,11 +17,11 @@ pub struct Line {
     pub mechanism: String,
     /// All parameters with their values and units.
     pub parameters: String,
-    /// What forced the choice.
+    /// Cause that forced the choice.
     pub source: Source,
     /// Why.
     pub why: String,
-    /// What else both ends have and the requirements allow.
+    /// Other mechanisms that both ends have and the requirements allow.
     pub alternatives: Vec<&'static str>,
     /// Header and trailer bytes per packet that it adds.
     pub header_bytes: f64,
@@ -34,21 +34,22 @@ pub struct Line {
 /// A selection, explained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// What was asked, as `name=value …`.
+    /// Requirements that were asked for, as `name=value …`.
     pub requirements: String,
-    /// What was chosen.
+    /// Selection that is explained.
     pub selection: Selection,
     /// One line per function.
     pub lines: Vec<Line>,
     /// The path that the figures are for.
     pub facts: PathFacts,
-    /// What is asked and has no effect under this profile, a sentence for each.
+    /// Requirements that have no effect under this profile, a sentence for each.
     pub notes: Vec<String>,
-    /// How far a deadline that is asked is kept; `None` = none is asked, or the path is not known.
+    /// Degree to which a deadline that is asked is kept; `None` = none is asked, or the path is not
+    /// known.
     pub timeliness: Option<Timeliness>,
 }
 
-/// How far data arrives by the deadline that is asked.
+/// Degree to which data arrives by the deadline that is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeliness {
     /// The deadline, from `send` to `receive`.
@@ -71,7 +72,7 @@ const KEPT_MIN: f64 = 0.95;
 const BETTER_MIN: f64 = 0.01;
 
 impl Timeliness {
-    /// Whether so little arrives in time that the deadline counts as missed.
+    /// True if so little arrives in time that the deadline counts as missed.
     pub fn is_missed(&self) -> bool {
         self.in_time < KEPT_MIN
     }
@@ -167,7 +168,7 @@ pub fn explain(
     Ok(Explanation { requirements, selection, lines, facts: *facts, notes, timeliness })
 }
 
-/// What is asked and has no effect under a profile.
+/// Requirements that have no effect under a profile, a sentence for each.
 fn without_effect(requirements: &Requirements, profile: &Profile) -> Vec<String> {
     let is_free = !profile.mechanisms().any(|m| m.facts.grants);
     let free =

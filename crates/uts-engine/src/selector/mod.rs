@@ -20,7 +20,7 @@ pub use crate::appraisal::{Contradiction, Library, forecast, steps};
 pub use explain::{Explanation, Line, Timeliness, explain};
 pub use why_not::{Figures, Unclear, WhyNot, why_not};
 
-/// What forced a choice.
+/// Cause that forced a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Nothing: what is best if nobody says otherwise.
@@ -29,7 +29,7 @@ pub enum Source {
     Requirement(&'static str),
     /// The application named the mechanism.
     Pin,
-    /// What is known of the path.
+    /// Facts of the path, as far as they are known.
     Path,
     /// One end lacks what would have been better.
     Library,
@@ -57,7 +57,7 @@ pub struct Reason {
     pub function: Function,
     /// The mechanism's name.
     pub chosen: &'static str,
-    /// What forced it.
+    /// Cause that forced it.
     pub source: Source,
     /// Why, in a few words.
     pub why: String,
@@ -65,14 +65,14 @@ pub struct Reason {
     pub alternatives: Vec<&'static str>,
 }
 
-/// What the selector chose: home (S-7).
+/// Choice of the selector: home (S-7).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
     /// The profile.
     pub profile: Profile,
     /// One reason per function, in the order of [`Function::ALL`].
     pub reasons: Vec<Reason>,
-    /// What the profile is expected to do on the path.
+    /// Prediction for the profile on the path.
     pub prediction: Prediction,
 }
 
@@ -116,7 +116,7 @@ impl Selector<'_> {
         self.local.has(function, number) && self.peer.is_none_or(|p| p.has(function, number))
     }
 
-    /// Who lacks a mechanism that is not usable.
+    /// Library that lacks a mechanism which is not usable.
     fn who_lacks(&self, function: Function, number: u8) -> &'static str {
         if self.local.has(function, number) { "the peer's library" } else { "this endpoint's library" }
     }
@@ -256,7 +256,8 @@ impl Selector<'_> {
         true
     }
 
-    /// What holds a function's mechanism in its place, as it would be written.
+    /// Requirement or mechanism that holds a function's mechanism in its place, as it would be
+    /// written.
     fn held_by(&self, function: Function) -> String {
         if let Some(pin) = self.requirements.pinned(function) {
             return format!("`{pin}`");

@@ -8,24 +8,24 @@ use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
 use uts_functions::{Function, Mechanism, PathFacts, Profile, library};
 
-/// A mechanism compared with the one that is chosen.
+/// Comparison of a mechanism with the mechanism that is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhyNot {
     /// The function.
     pub function: Function,
     /// The mechanism that is asked about.
     pub mechanism: &'static str,
-    /// The one that is chosen.
+    /// Mechanism that is chosen.
     pub chosen: &'static str,
-    /// What speaks against it, a sentence for each; empty = nothing but the figures.
+    /// Objections to it, a sentence for each; empty = nothing but the figures.
     pub against: Vec<String>,
-    /// What the chosen profile is predicted to do, and the same profile with this mechanism.
+    /// Predictions for the chosen profile, and for the same profile with this mechanism.
     pub figures: [Figures; 2],
-    /// Whether the path is known well enough for figures to mean anything.
+    /// The path is known well enough for figures to mean anything.
     pub is_path_known: bool,
 }
 
-/// What a profile is predicted to do on a path.
+/// Predicted figures of a profile on a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// From 0 to 1: what it is worth to the application.
@@ -61,7 +61,7 @@ pub enum Unclear {
     /// None.
     #[error("no mechanism is called `{name}`{}", near.as_ref().map_or_else(String::new, |near| format!("; did you mean `{near}`?")))]
     Unknown {
-        /// What was given.
+        /// Name that was given.
         name: String,
         /// The nearest name.
         near: Option<String>,
@@ -69,7 +69,7 @@ pub enum Unclear {
     /// Several functions have one of that name.
     #[error("`{name}` is a mechanism of several functions: write one of {}", functions.join(", "))]
     Several {
-        /// What was given.
+        /// Name that was given.
         name: String,
         /// `function=mechanism` of each.
         functions: Vec<String>,

@@ -1,4 +1,4 @@
-//! What each function should be performed by: which mechanisms come into question, and which of
+//! Wishes for the mechanism of each function: which mechanisms come into question, and which of
 //! them go before others. Mechanisms are told apart by their facts, never by names. Numbers are
 //! those of `spec/selection.md`.
 
@@ -10,14 +10,14 @@ use core::time::Duration;
 use uts_functions::mechanism::Promise;
 use uts_functions::{Function, Mechanism, PathFacts, Profile, Rate, library};
 
-/// What is asked of the mechanism of a function, and why.
+/// Wish for the mechanism of a function, and the reason.
 pub(super) struct Wish {
     /// Others do not come into question.
     only: fn(&Mechanism) -> bool,
     /// These go before others.
     first: fn(&Mechanism) -> bool,
-    /// Of those that are alike so far, the one that takes least of a path that loses packets goes
-    /// first. Otherwise the one goes first that is predicted to carry most.
+    /// Of mechanisms that are alike so far, the mechanism that takes least of a path that loses
+    /// packets goes first. Otherwise the mechanism goes first that is predicted to carry most.
     is_modest: bool,
     pub source: Source,
     pub why: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Wish {
 /// Every mechanism comes into question.
 const ANY: fn(&Mechanism) -> bool = |_| true;
 
-/// What is not performed.
+/// Only mechanisms that do not perform their function come into question.
 const INERT: fn(&Mechanism) -> bool = |m| m.facts.inert;
 
 fn wish(
@@ -39,9 +39,9 @@ fn wish(
 }
 
 impl Wish {
-    /// The mechanisms that come into question and that the requirements allow, best first (S-4):
-    /// those that are wished first; then by what they are predicted to carry under the profile so
-    /// far, on a path of which nothing is known; then by their ranks.
+    /// Mechanisms that come into question and that the requirements allow, best first (S-4): wished
+    /// mechanisms first; then by what they are predicted to carry under the profile so far, on a
+    /// path of which nothing is known; then by their ranks.
     pub fn mechanisms(
         &self,
         function: Function,

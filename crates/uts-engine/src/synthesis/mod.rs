@@ -40,7 +40,7 @@ pub(crate) struct SendStack {
     pub is_uniform: bool,
     /// A cipher or a checksum covers packet numbers, those bytes too that are not sent.
     pub checks_numbers: bool,
-    /// What was sealed with its keys, against the cipher's limit.
+    /// Use of its keys, against the cipher's limit.
     pub keys: KeyUse,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ReceiveStack {
     pub flow: flow::Slot,
     pub sequencing: sequencing::Slot,
     pub presentation: presentation::Slot,
-    /// What asks for missing data, if anything does: each flow has its own.
+    /// Mechanism that asks for missing data, if one does: each flow has its own.
     pub demand: Option<Box<dyn Demand>>,
     pub layout: DataLayout,
     /// Every packet of a run costs its mechanisms the same: packets may be taken in as runs.
@@ -66,10 +66,10 @@ pub(crate) struct ReceiveStack {
     pub first_number: u64,
 }
 
-/// Which fields of a data frame the profile's mechanisms need (P-30, P-62).
+/// Fields of a data frame that the profile's mechanisms need (P-30, P-62).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataLayout {
-    /// What is lost of data is sent again.
+    /// Lost data is sent again.
     pub repeats: bool,
     /// Positions are sent. They are left out if nobody needs them: whole messages, never repeated,
     /// in no order, without credit.
@@ -108,7 +108,7 @@ impl DataLayout {
         start.filter(|_| data.flags == DataFlags::default())
     }
 
-    /// Whether a frame carries a whole message that has no position.
+    /// True if a frame carries a whole message that has no position.
     #[inline]
     pub const fn is_unplaced_message(&self, data: &Data<'_>) -> bool {
         let DataFlags { fin, message, begin, end, .. } = data.flags;
@@ -143,7 +143,8 @@ impl SendStack {
 }
 
 impl SendStack {
-    /// Whether the receiver reports only when it is asked: what is to be answered must poll.
+    /// True if the receiver reports only when it is asked: packets that are to be answered must
+    /// poll.
     pub fn polls(&self) -> bool {
         self.acknowledgement.poll(u32::MAX, true)
     }
@@ -195,7 +196,7 @@ pub(crate) fn repair_of(repair: &frame::Repair<'_>) -> fec::Repair {
 mod tests {
     use super::*;
 
-    /// What has a position, or is a part of a message, is looked for among what has come.
+    /// Data that has a position, or is a part of a message, is looked for among what has come.
     #[test]
     fn only_a_whole_message_without_a_position_is_handed_over_as_it_comes() {
         let whole = DataFlags { message: true, begin: true, end: true, ..DataFlags::default() };

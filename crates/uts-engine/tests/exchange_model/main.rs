@@ -36,27 +36,29 @@ enum Fault {
     NakIsAck,
     /// An ACK is taken for the last request, whatever its number.
     AckWithoutNumber,
-    /// What the receiver accepts counts as confirmed at once.
+    /// A request that the receiver accepts counts as confirmed at once.
     AcceptIsConfirm,
     /// Requests do not say what the sender uses.
     UsingForgotten,
-    /// The first packet that carries a request counts as one that carries none.
+    /// The first packet that carries a request counts as a packet that carries none.
     CarriedIsBare,
-    /// What the sender no longer uses counts as settled, whatever is under way.
+    /// Epochs that the sender no longer uses count as settled, whatever is under way.
     SettledAtOnce,
-    /// What has arrived of a packet counts as read, though the request that it carried is refused.
+    /// Content of a packet that has arrived counts as read, though the request that it carried is
+    /// refused.
     RefusedIsRead,
     /// A refusal of what packets carry does not arrive, and the sender gives up.
     BackForgotten,
 }
 
-/// What must have happened somewhere in an exploration for it to mean anything.
+/// Events that must have happened somewhere in an exploration for it to mean anything.
 const SEEN_WITHDRAWN: [u32; 2] = [1, 2];
 const SEEN_REFUSED: [u32; 2] = [4, 8];
 const SEEN_FAILED: [u32; 2] = [16, 32];
 const SEEN_ACCEPTED: [u32; 2] = [64, 128];
 const SEEN_ALL: u32 = 255;
-/// What packets carried was accepted by the receiver, refused, or crossed its own higher request.
+/// Requests that packets carried were accepted by the receiver, refused, or crossed its own higher
+/// request.
 const SEEN_CARRIED: u32 = 256;
 const SEEN_CARRIED_REFUSED: u32 = 512;
 const SEEN_CARRIED_CROSSING: u32 = 1024;
@@ -68,19 +70,19 @@ const SEEN_FAR_ABOVE: u32 = 4096;
 
 struct Exchange {
     fault: Fault,
-    /// How many requests each end may make.
+    /// Number of requests that each end may make.
     wishes: [u8; 2],
     groups: u8,
     tries_max: u8,
     span: u32,
-    /// Whether the sender may use a profile at once.
+    /// The sender may use a profile at once.
     carries: bool,
-    /// Whether it may ask and wait for the answer.
+    /// It may ask and wait for the answer.
     asks: bool,
-    /// Whether requests may be refused.
+    /// Requests may be refused.
     refuses: bool,
-    /// Whether replaced epochs close as soon as a timer fires, or never: the extremes of the
-    /// retirement delay.
+    /// Replaced epochs close as soon as a timer fires, else never: the extremes of the retirement
+    /// delay.
     retires: bool,
     seen: AtomicU32,
 }
@@ -132,7 +134,7 @@ impl Exchange {
         machine
     }
 
-    /// What the fault makes of a message on its way.
+    /// Message that the fault makes of a message on its way.
     fn spoil(&self, world: &World, to: usize, letter: Letter) -> Letter {
         match (self.fault, letter) {
             (Fault::NakIsAck | Fault::BackForgotten, Message::Nak { epoch, .. }) => Message::Ack { epoch },

@@ -20,11 +20,11 @@ pub struct World {
     /// All that each end ever sent.
     pub sent: [BTreeSet<Letter>; 2],
     pub wishes: [u8; 2],
-    /// What each end asked for last.
+    /// Group and profile that each end asked for last.
     pub asked: [Option<(u8, Profile)>; 2],
-    /// What the receiver holds open: epoch to group and profile.
+    /// Epochs that the receiver holds open, with group and profile.
     pub open: BTreeMap<u32, (u8, Profile)>,
-    /// What the sender builds packets under.
+    /// Epoch and profile under which the sender builds packets, by group.
     pub using: BTreeMap<u8, (u32, Profile)>,
     /// Every epoch that the sender uses or used, unless what it went back from.
     pub used: BTreeSet<u32>,
@@ -36,7 +36,7 @@ pub struct World {
     pub bound: BTreeMap<u32, (u8, Profile)>,
     /// Numbers of which an initiator said that they came to nothing.
     pub denied: BTreeSet<u32>,
-    /// Whether an end ever stopped repeating without an answer.
+    /// An end has stopped repeating without an answer.
     pub gave_up: bool,
     pub broken: Option<&'static str>,
 }
@@ -173,7 +173,8 @@ impl World {
         seen
     }
 
-    /// What the sender uses is open, or is opened by its packets, which can be read.
+    /// True if each epoch that the sender uses is open, or is opened by its packets, which can be
+    /// read.
     pub fn sender_is_understood(&self) -> bool {
         let carried = self.ends[SENDER].carried();
         self.using.iter().all(|(group, (epoch, profile))| {
@@ -250,7 +251,7 @@ impl World {
         false
     }
 
-    /// Whether both ends come to agree from here, whichever end asks next.
+    /// True if both ends come to agree from here, whichever end asks next.
     pub fn converges(&self, model: &Exchange) -> bool {
         let mut settled = self.clone();
         if !settled.settle() {

@@ -1,4 +1,4 @@
-//! How the server receives files.
+//! Reception of files by the server.
 
 use super::{Flow, Service, file_target};
 use crate::WriteShared;

@@ -12,12 +12,12 @@ fn entry(path: &[u8], kind: Kind, size: u64) -> Entry {
 /// Entry by its number; `None` ends the listing.
 type Listed = fn(u64) -> Option<Result<Entry, Fault>>;
 
-/// What a server says that lists without end and sends these bytes for each file.
+/// Server that lists without end and sends these bytes for each file.
 #[derive(Clone)]
 struct Server {
     listed: Listed,
     content: Vec<u8>,
-    /// How many entries went out.
+    /// Number of entries that went out.
     count: Arc<AtomicU64>,
     asked: Arc<tokio::sync::Notify>,
     /// The listing waits here until a file has been asked for.

@@ -8,7 +8,7 @@ fn entry(path: &[u8], kind: Kind, size: u64) -> Entry {
     Entry { path: path.to_vec(), kind, size, mtime: Mtime::default(), mode: 0o644 }
 }
 
-/// What a server answers to these bytes, until it ends the flow.
+/// Replies of a server to these bytes, until it ends the flow.
 async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
     let (ours, theirs) = duplex(1 << 20);
     let (recv, send) = split(theirs);

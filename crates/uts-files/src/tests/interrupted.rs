@@ -68,7 +68,7 @@ async fn a_file_goes_on_from_where_it_was_cut() {
     }
 }
 
-/// Whether the copy of a directory was complete before the cut. If it was, the next would go into
+/// True if the copy of a directory was complete before the cut. If it was, the next would go into
 /// it, as with cp.
 fn is_finished(parent: &Path, name: &str) -> bool {
     parent.join(name).exists() && !parent.join(format!(".{name}.uts-id")).exists()

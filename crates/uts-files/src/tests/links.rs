@@ -98,7 +98,7 @@ async fn a_link_placed_through_an_older_link_does_not_lead_out() {
     }
 }
 
-/// What somebody else put there is his to keep, and no way for what is copied.
+/// A link that somebody else put there is his to keep, and no way for what is copied.
 #[tokio::test]
 async fn no_link_goes_through_one_that_leads_out() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! What is copied of what is there: patterns, dry runs, what is there already.
+//! Selection of what is copied: patterns, dry runs, what is there already.
 
 use super::*;
 

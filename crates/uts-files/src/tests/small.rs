@@ -114,7 +114,8 @@ async fn flows_that_cross_do_not_wait_for_each_other() {
     tokio::join!(one, other);
 }
 
-/// What came whole before a cut stands, and of what did not come whole nothing is left.
+/// A file that came whole before a cut stands, and of a file that did not come whole nothing is
+/// left.
 #[tokio::test]
 async fn a_cut_leaves_whole_files_and_nothing_else() {
     let rig = Rig::new();

@@ -11,7 +11,7 @@ fn sparse(at: &Path, bytes: u64) {
     }
 }
 
-/// Whether the file system of the tests tells of holes.
+/// True if the file system of the tests tells of holes.
 fn has_holes(at: &Path) -> bool {
     let m = fs::metadata(at).unwrap();
     m.blocks() * 512 < m.len() / 2

@@ -52,7 +52,7 @@ async fn eight_copies_fetch_to_one_name() {
     assert_eq!(fs::read_dir(&rig.local).unwrap().count(), 1, "nothing is left");
 }
 
-/// What was put in place over an earlier connection is neither sent nor asked about again.
+/// A file that was put in place over an earlier connection is neither sent nor asked about again.
 #[tokio::test]
 async fn a_copy_that_goes_on_over_another_connection_counts_as_one() {
     let rig = Rig::new();

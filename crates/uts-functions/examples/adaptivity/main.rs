@@ -1,8 +1,7 @@
-//! What it costs that mechanisms can be exchanged: the functions' part of each packet, at both
-//! ends, once by way of the slots that a profile is synthesised into, and once of the same
-//! mechanisms named in the source, so that the compiler sees which they are. The code is the same,
-//! generic over what it calls; `scripts/instructions` compares the two, and `make bench` their
-//! time.
+//! Cost of mechanisms that can be exchanged: the functions' part of each packet, at both ends, once
+//! by way of the slots that a profile is synthesised into, and once of the same mechanisms named in
+//! the source, so that the compiler sees which they are. The code is the same, generic over what it
+//! calls; `scripts/instructions` compares the two, and `make bench` their time.
 //!
 //! `adaptivity synthesised|static PACKETS [unprotected]`
 

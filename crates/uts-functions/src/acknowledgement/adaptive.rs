@@ -67,7 +67,7 @@ impl Adaptive {
         Adaptive { interval_ms: params.get(0), packets_max: params.get(1) }
     }
 
-    /// How many packets come in the interval, at the pace of late.
+    /// Number of packets that come in the interval, at the pace of late.
     fn packets(&self, state: &Arrivals) -> u32 {
         let in_interval = millis(self.interval_ms).as_nanos() / state.gap().as_nanos().max(1);
         u32::try_from(in_interval).unwrap_or(u32::MAX).clamp(PACKETS_MIN, self.packets_max)

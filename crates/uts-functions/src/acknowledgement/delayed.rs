@@ -60,7 +60,7 @@ impl Delayed {
     }
 }
 
-/// What is urgent is told so many times as often.
+/// Factor by which urgent arrivals are reported more often.
 const URGENT_FACTOR: u32 = 4;
 
 impl Delayed {

@@ -61,12 +61,12 @@ pub struct Arrival {
     pub number: u64,
     /// When.
     pub now: Time,
-    /// Whether it asks for an acknowledgement (carries more than acknowledgements, padding or a
+    /// The packet asks for an acknowledgement (carries more than acknowledgements, padding or a
     /// close).
     pub eliciting: bool,
-    /// Whether it carries the sender's poll.
+    /// The packet carries the sender's poll.
     pub polled: bool,
-    /// Whether the network marked it (ECN CE).
+    /// The network marked the packet (ECN CE).
     pub marked: bool,
 }
 
@@ -87,8 +87,8 @@ pub struct Arrivals {
     pub due: Option<Time>,
     /// When the last report was sent.
     pub reported_at: Time,
-    /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero
-    /// = nothing speaks for that.
+    /// Time between reports, for mechanisms that go by it, in microseconds; zero = nothing speaks
+    /// for that.
     pub apart_us: u32,
     /// The shortest round trip, as this end's own packets tell it, in microseconds; zero = not
     /// known.
@@ -108,13 +108,13 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether a packet of this number was here before (or is so old that it must be taken for a
+    /// True if a packet of this number was here before (or is so old that it must be taken for a
     /// repeat).
     pub fn is_duplicate(&self, number: u64) -> bool {
         number < self.floor || self.received.contains(number)
     }
 
-    /// Whether the packet leaves a gap, fills one, or comes behind a larger one: news that the
+    /// True if the packet leaves a gap, fills one, or comes behind a larger one: news that the
     /// sender wants at once.
     pub fn is_out_of_order(&self, number: u64) -> bool {
         match self.largest {
@@ -123,7 +123,7 @@ impl Arrivals {
         }
     }
 
-    /// Whether packets before this one are missing that were not before.
+    /// True if packets before this one are missing that were not before.
     pub fn leaves_gap(&self, number: u64) -> bool {
         self.largest.is_some_and(|(largest, _)| number > largest.saturating_add(1))
     }
@@ -150,13 +150,13 @@ impl Arrivals {
         has_room
     }
 
-    /// How often the next report is to be said: once for each packet that is held back and has come
-    /// since the last one (acknowledgement.md R-17).
+    /// Number of times that the next report is to be said: once for each packet that is held back
+    /// and has come since the last one (acknowledgement.md R-17).
     pub fn reports_due(&self) -> u8 {
         self.held_unreported.clamp(1, REPORTS_MAX)
     }
 
-    /// How many packets are held back from reports.
+    /// Number of packets that are held back from reports.
     pub fn held_packets(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
         held.chunk_by(|a, b| a.number == b.number).count()
@@ -171,7 +171,7 @@ impl Arrivals {
         held
     }
 
-    /// Whether packets are held back from reports.
+    /// True if packets are held back from reports.
     pub fn holds_back(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.is_empty())
     }
@@ -186,7 +186,7 @@ impl Arrivals {
         }
     }
 
-    /// What may be reported where packets are held back (acknowledgement.md R-1).
+    /// Packets that may be reported where others are held back (acknowledgement.md R-1).
     pub fn unheld(&self) -> Option<RangeSet> {
         let held = self.held.as_ref()?;
         let mut ranges = self.received.clone();
@@ -265,12 +265,12 @@ pub trait Acknowledgement: Described + DynClone {
     /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets
     /// were sent since the last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
-    /// Whether a packet counts as the last where the window holds back what follows. If it does
+    /// True if a packet counts as the last where the window holds back what follows. If it does
     /// not, the last is the last of all that was written, or one that is alone in flight.
     fn polls_in_bursts(&self) -> bool {
         true
     }
-    /// Whether packets are held back from reports until all data of their flows up to theirs is
+    /// True if packets are held back from reports until all data of their flows up to theirs is
     /// there.
     fn is_cumulative(&self) -> bool {
         false
@@ -565,7 +565,7 @@ mod tests {
         assert_eq!((reported(&state), state.received.len()), (None, 1), "2 to 4 are all there");
     }
 
-    /// What is given up has never arrived: it is not reported, and may come again.
+    /// Data that is given up has never arrived: it is not reported, and may come again.
     #[test]
     fn what_is_given_up_counts_as_never_arrived() {
         let (mut slot, mut state) = (build(4, &[("keep", 2)]), Arrivals::default());

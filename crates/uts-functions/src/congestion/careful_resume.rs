@@ -48,7 +48,7 @@ impl CarefulResume {
     }
 }
 
-/// What is known of the path.
+/// Path as the last connection knew it: bytes in a round trip, and the round trip.
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     bytes: u64,

@@ -26,7 +26,7 @@ pub struct Window {
     pub threshold: u64,
 }
 
-/// How slow start grows.
+/// Growth of the window in slow start.
 pub trait SlowStart: Clone + Debug + Default + Send + Sync {
     /// The window, in bytes, after an acknowledgement; `None` if the path's limit is met.
     fn grow(&mut self, window: &Window, ack: &Ack) -> Option<f64>;
@@ -34,7 +34,8 @@ pub trait SlowStart: Clone + Debug + Default + Send + Sync {
     fn leave(&mut self, window: &Window) -> f64 {
         window.exact
     }
-    /// What a loss leaves, where slow start knows better than congestion avoidance does.
+    /// Window and threshold after a loss, where slow start knows better than congestion avoidance
+    /// does.
     fn reduce(&mut self, _: &Window) -> Option<Reduced> {
         None
     }
@@ -59,7 +60,7 @@ impl SlowStart for Doubling {
     }
 }
 
-/// What a reduction leaves, in bytes.
+/// Window and threshold that a reduction leaves, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reduced {
     /// The window.
@@ -68,14 +69,14 @@ pub struct Reduced {
     pub threshold: f64,
 }
 
-/// How the window grows in congestion avoidance, and what a loss takes from it.
+/// Growth of the window in congestion avoidance, and its reduction by a loss.
 pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// The smallest window that a reduction leaves, in packets (C-3).
     const PACKETS_MIN: u64 = MIN_PACKETS;
     /// True if a time-out counts as a loss, also where what has timed out does not (C-42).
     const ENDS_AT_TIMEOUT: bool = false;
 
-    /// Whether each fast retransmit is a reduction, also of a packet that left before the last one:
+    /// True if each fast retransmit is a reduction, also of a packet that left before the last one:
     /// a recovery ends when the repeat arrives (C-60).
     const EACH_FAST_RETRANSMIT: bool = false;
 
@@ -83,14 +84,14 @@ pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// be lost (C-64).
     const LASTS_OVER_PARTIALS: bool = true;
 
-    /// Whether slow start goes on in a window that is as large as the threshold.
+    /// True if slow start goes on in a window that is as large as the threshold.
     const SLOW_START_AT_THRESHOLD: bool = false;
 
-    /// Whether a mark by the network counts as a loss (C-7). Else [`Adjustment::on_ack`] answers
+    /// True if a mark by the network counts as a loss (C-7). Else [`Adjustment::on_ack`] answers
     /// it.
     const MARKS_ARE_LOSSES: bool = true;
 
-    /// Whether marks are answered by their share ([`Congestion::is_scalable`]).
+    /// True if marks are answered by their share ([`Congestion::is_scalable`]).
     const IS_SCALABLE: bool = false;
 
     /// Something was lost or marked, for the first time in a round trip. `flight` bytes were in

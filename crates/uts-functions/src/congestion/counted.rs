@@ -6,7 +6,7 @@ use super::Ack;
 use super::classic::{SlowStart, Window};
 use crate::mechanism::{Bold, Param, Params, Unit};
 
-/// How many packets a connection begins with: one (Jacobson 1988) to ten (RFC 6928).
+/// Number of packets that a connection begins with: one (Jacobson 1988) to ten (RFC 6928).
 pub(super) const INITIAL: Param = Param {
     name: "initial",
     unit: Unit::Packets,
@@ -17,7 +17,7 @@ pub(super) const INITIAL: Param = Param {
     what: "packets that a connection begins with",
 };
 
-/// What lets the window grow.
+/// Event that lets the window grow.
 pub(super) const COUNT: Param = Param {
     name: "count",
     unit: Unit::Count,
@@ -28,7 +28,7 @@ pub(super) const COUNT: Param = Param {
     what: "the window grows 0 = with each acknowledgement (RFC 5681); 1 = with each byte acknowledged (RFC 3465)",
 };
 
-/// What lets the window grow.
+/// Event that lets the window grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// Each acknowledgement.
@@ -99,7 +99,7 @@ impl Additive {
         window.exact + window.packet_bytes as f64
     }
 
-    /// What counted towards the next packet counts no longer.
+    /// Forgets what counted towards the next packet.
     pub fn restart(&mut self) {
         self.acked = 0;
     }

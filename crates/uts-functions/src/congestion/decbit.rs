@@ -92,7 +92,7 @@ impl Adjustment for Share {
     }
 }
 
-/// What a decrease leaves (section 5 of the paper).
+/// Share of the window that a decrease leaves (section 5 of the paper).
 const DECREASE: f64 = 0.875;
 
 #[cfg(test)]

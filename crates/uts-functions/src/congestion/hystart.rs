@@ -4,7 +4,7 @@ use super::Ack;
 use super::classic::{SlowStart, Window};
 use core::time::Duration;
 
-/// What slow start shall do with an acknowledgement.
+/// Advice to slow start about an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advice {
     /// Grow by what was acknowledged.

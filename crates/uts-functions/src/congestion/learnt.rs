@@ -1,5 +1,5 @@
-//! What every mechanism notes of the path on the side, so that its summary serves successors of any
-//! kind.
+//! Figures of the path that every mechanism notes on the side, so that its summary serves
+//! successors of any kind.
 
 use super::{Ack, Summary};
 use crate::time::Rate;

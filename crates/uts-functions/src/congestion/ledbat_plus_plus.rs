@@ -196,7 +196,7 @@ fn gain(target: Duration, base: Duration) -> f64 {
     1.0 / ratio.ceil().clamp(1.0, 16.0)
 }
 
-/// How long packets wait: the least of the last round trips, beyond the smallest (section 4.1 of
+/// Time that packets wait: the least of the last round trips, beyond the smallest (section 4.1 of
 /// the draft).
 #[derive(Clone, Debug, Default)]
 struct QueueDelay {
@@ -281,8 +281,8 @@ const SLOW_START_END: f64 = 0.75;
 const LOW_ROUNDS: u32 = 2;
 /// Between two slowdowns passes so many times what the last has taken (section 4.4 of the draft).
 const PERIOD: u32 = 9;
-/// What slowdowns leave of the path, and growth back from two packets after each loss and each
-/// start: measured in the harness.
+/// Share of the path that slowdowns leave, and growth back from two packets after each loss and
+/// each start: measured in the harness.
 const SHARE_BETWEEN_SLOWDOWNS: f64 = 0.75;
 /// More round trips than it takes to grow back to any window, so that the time can be computed.
 const ROUNDS_MAX: f64 = 1000.0;

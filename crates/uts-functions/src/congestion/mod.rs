@@ -38,14 +38,14 @@ mod harness;
 #[cfg(test)]
 mod testing;
 
-/// What a congestion mechanism knows that any other can use: handed over at an exchange.
+/// Knowledge of a congestion mechanism that any other can use: handed over at an exchange.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Bytes that may be in flight.
     pub window_bytes: u64,
     /// Slow-start threshold; `u64::MAX` while the path's limit has not been met.
     pub threshold_bytes: u64,
-    /// What the path delivers, if known.
+    /// Rate that the path delivers, if known.
     pub bandwidth: Option<Rate>,
     /// Smallest round trip, if known.
     pub rtt_min: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct Summary {
     pub answered_below: Option<u64>,
 }
 
-/// What a mechanism is built from.
+/// Inputs that a mechanism is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// The instant of the exchange, or of the connection's start.
@@ -62,7 +62,7 @@ pub struct Context {
     pub packet_bytes: u64,
     /// The predecessor's summary; at the start of a connection [`Summary::initial`].
     pub summary: Summary,
-    /// What a connection before this one has learnt of the path, while that may still be of use.
+    /// Path as a connection before this one has learnt it, while that may still be of use.
     pub past: Option<Past>,
     /// Seed for mechanisms that spread their probing in time.
     pub seed: u64,
@@ -71,7 +71,7 @@ pub struct Context {
 /// A path as the last connection knew it. It may be another by now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Past {
-    /// What it delivered.
+    /// Rate that it delivered.
     pub bandwidth: Rate,
     /// Its smallest round trip.
     pub rtt_min: Duration,
@@ -90,7 +90,7 @@ impl Summary {
     }
 }
 
-/// What was known when a packet was sent; kept with it in the ledger.
+/// State of the delivery when a packet was sent; kept with it in the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// [`Delivery::delivered`] then.
@@ -105,7 +105,7 @@ pub struct Snapshot {
     pub in_flight: u64,
     /// [`Delivery::lost`] then.
     pub lost: u64,
-    /// Whether the sender had run out of data.
+    /// The sender had run out of data.
     pub app_limited: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct RateSample {
     pub lost: u64,
     /// The sample's length.
     pub interval: Duration,
-    /// Whether the sender had run out of data: the path may be faster than the sample says.
+    /// The sender had run out of data: the path may be faster than the sample says.
     pub app_limited: bool,
 }
 
@@ -198,7 +198,7 @@ impl Delivery {
         self.app_limited_until = 0;
     }
 
-    /// Whether the sender ran out of data within the last round.
+    /// True if the sender ran out of data within the last round.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
@@ -283,7 +283,7 @@ pub struct Ack {
     pub next_packet: u64,
 }
 
-/// How losses were found.
+/// Evidence by which losses were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// So many later packets were acknowledged that these are taken for lost (RFC 9002 section
@@ -320,15 +320,15 @@ pub struct Loss {
     pub now: Time,
     /// Their bytes.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of lost packets.
     pub packets: u64,
-    /// How they were found; of several ways, the first of [`Cause`].
+    /// Evidence by which they were found; of several kinds, the first of [`Cause`].
     pub cause: Cause,
     /// The largest of their numbers.
     pub largest: u64,
     /// When that packet was sent.
     pub sent_at: Time,
-    /// What was known when that packet was sent.
+    /// State of the delivery when that packet was sent.
     pub snapshot: Snapshot,
     /// Everything sent over more than three probe time-outs is lost (RFC 9002 section 7.6).
     pub persistent: bool,
@@ -356,7 +356,7 @@ pub trait Congestion: Described + DynClone {
     /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its
     /// last reduction.
     fn on_spurious_loss(&mut self, bytes: u64);
-    /// Whether marks are answered by their share, so that packets may ask for the treatment of L4S
+    /// True if marks are answered by their share, so that packets may ask for the treatment of L4S
     /// (the codepoint ECT(1), RFC 9331).
     fn is_scalable(&self) -> bool {
         false
@@ -368,9 +368,9 @@ pub trait Congestion: Described + DynClone {
     /// The rate at which to send, if this mechanism has one. Without one, the rate function spaces
     /// a window over a round trip.
     fn pacing_rate(&self) -> Option<Rate>;
-    /// How much may leave in one burst under `pacing_rate`, if this mechanism says.
+    /// Bytes that may leave in one burst under `pacing_rate`, if this mechanism says.
     fn burst_bytes(&self) -> Option<u64>;
-    /// What a successor should know.
+    /// Summary for a successor.
     fn summary(&self) -> Summary;
     /// Where it is, for people: `slow start`, `probe bandwidth (up)` …
     fn phase(&self) -> &'static str;

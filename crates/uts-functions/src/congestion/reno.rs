@@ -13,7 +13,7 @@ use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Predictio
 /// See the module's page.
 pub type Reno = Classic<Counted, Halving>;
 
-/// What may leave at once when a recovery ends.
+/// Packets that may leave at once when a recovery ends.
 const BURST: Param = Param {
     name: "burst",
     unit: Unit::Count,

@@ -86,7 +86,7 @@ mod tests {
         Script::new(RenoLinux21::build(&RenoLinux21::INFO.choice().params, &context))
     }
 
-    /// What a partial acknowledgement shows costs nothing; three more duplicates do.
+    /// A loss that a partial acknowledgement shows costs nothing; three more duplicates do.
     #[test]
     fn each_fast_retransmit_is_a_reduction_and_a_partial_acknowledgement_is_none() {
         let mut s = script(32, 32);

@@ -1,5 +1,5 @@
-//! What loss-based mechanisms make of a path: their response functions, and the queue that they
-//! keep.
+//! Predictions for loss-based mechanisms on a path: their response functions, and the queue that
+//! they keep.
 
 use crate::facts::PathFacts;
 use crate::mechanism::Prediction;

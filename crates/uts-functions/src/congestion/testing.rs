@@ -19,7 +19,7 @@ pub struct Script<M> {
     pub mechanism: M,
     pub delivery: Delivery,
     pub now: Time,
-    /// What round trips take.
+    /// Duration of round trips.
     pub rtt: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! Vegas: as many packets in the queue as it is told, seen by round trips that grow (Brakmo,
 //! O'Malley and Peterson, "TCP Vegas", SIGCOMM 1994). Loses nothing where it is alone, and yields
-//! to everybody who fills the queue.
+//! to every sender that fills the queue.
 
 use super::classic::{Adjustment, Classic, Reduced, SlowStart, Window};
 use super::{Ack, Context, response};

@@ -1,5 +1,5 @@
-//! What the mechanisms that steer by a window have in common: where to start, recovery, and when
-//! growth is earned.
+//! Common parts of the mechanisms that steer by a window: where to start, recovery, and when growth
+//! is earned.
 
 use super::learnt::bdp_bytes;
 use super::{Ack, Context};
@@ -51,7 +51,7 @@ impl Recovery {
         (self.below > 0).then_some(self.below)
     }
 
-    /// Whether the packet of this number left before the last period began: its fate has been
+    /// True if the packet of this number left before the last period began: its fate has been
     /// answered already.
     pub fn covers(&self, number: u64) -> bool {
         number < self.below
@@ -105,9 +105,8 @@ impl Recovery {
     }
 }
 
-/// How much of the window was in use in the last two rounds. A sender that something else holds
-/// back (flow control, the application) must not earn a window that it never tried (C-4, RFC 9002
-/// section 7.8).
+/// Use of the window in the last two rounds. A sender that something else holds back (flow control,
+/// the application) must not earn a window that it never tried (C-4, RFC 9002 section 7.8).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     peaks: [u64; 2],
@@ -124,7 +123,7 @@ impl Usage {
         self.peaks[1] = self.peaks[1].max(ack.prior_in_flight);
     }
 
-    /// Whether a window of `window_bytes` may grow: at least half of it was in flight.
+    /// True if a window of `window_bytes` may grow: at least half of it was in flight.
     pub fn earns_growth(&self, window_bytes: u64) -> bool {
         self.peaks[0].max(self.peaks[1]).saturating_mul(2) >= window_bytes
     }

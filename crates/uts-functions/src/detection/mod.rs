@@ -31,7 +31,7 @@ macro_rules! checks_by_sum {
     };
 }
 
-/// What is true of a check that finds damage and is used by name only.
+/// Properties of checks that find damage and are used by name only.
 const BY_NAME: Facts =
     Facts { uniform: true, promises: &[Promise::Integrity], unasked: Unasked::Never, ..Facts::PLAIN };
 
@@ -47,7 +47,7 @@ pub mod parity;
 pub mod partial_coverage;
 pub mod xxh3_64;
 
-/// What a check says of a packet.
+/// Result of a check of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -88,8 +88,8 @@ pub trait Detection: Described + DynClone {
         self.append(packet, trailer);
     }
 
-    /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
-    /// What was damaged may be put right in `covered`.
+    /// Checks if `covered` and `trailer` belong together; a trailer of another length never does.
+    /// Damage may be put right in `covered`.
     fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict;
 }
 
@@ -137,7 +137,7 @@ mod tests {
         MECHANISMS.iter().map(|m| (m.name, Slot::build(&m.choice(), ()).expect("default parameters")))
     }
 
-    /// What `covered` is after a check that does not find it wrong.
+    /// Bytes of `covered` after a check that does not find them wrong.
     fn accepted(slot: &Slot, covered: &[u8], trailer: &[u8]) -> Option<Vec<u8>> {
         let mut covered = covered.to_vec();
         (slot.check(&mut covered, trailer) != Verdict::Wrong).then_some(covered)
@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// What was not damaged is accepted, and a burst shorter than the trailer never passes.
+        /// An intact packet is accepted, and a burst shorter than the trailer never passes.
         #[test]
         fn intact_packets_pass_and_short_bursts_do_not(
             packet in prop::collection::vec(any::<u8>(), 1..1500),

@@ -10,7 +10,7 @@ use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
 const TRAILER_BYTES: usize = 8;
-/// How many bytes are covered, and the checksum of those behind them.
+/// Bytes of the trailer's head: the number of bytes covered, and the checksum of those behind them.
 const HEAD_BYTES: usize = 4;
 
 /// See the module's page.

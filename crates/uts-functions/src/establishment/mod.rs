@@ -10,14 +10,14 @@ use enum_dispatch::enum_dispatch;
 
 pub mod three_way;
 
-/// What has been heard of the peer.
+/// Strongest sign of the peer so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heard {
     /// Nothing: there may be nobody.
     Nothing,
     /// A first packet, from an address that may be forged.
     Claim,
-    /// What only somebody at that address can have sent.
+    /// A packet that only a host at that address can have sent.
     Answer,
 }
 
@@ -25,10 +25,10 @@ pub enum Heard {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Establishment: Described + DynClone {
-    /// How long to wait for an answer to a flight that was sent `tries` times before (0 = first
+    /// Time to wait for an answer to a flight that was sent `tries` times before (0 = first
     /// transmission), as long as no round trip was measured.
     fn timeout(&self, tries: u32) -> Duration;
-    /// How long after its start an unfinished handshake is given up.
+    /// Time from its start until an unfinished handshake is given up.
     fn give_up_after(&self, heard: Heard) -> Duration;
 }
 

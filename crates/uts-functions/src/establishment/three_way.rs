@@ -13,8 +13,8 @@ use core::time::Duration;
 /// few to congest any (RFC 8085 section 3.1.1).
 const REPEAT_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// How much more patience there is with who has claimed to be somewhere, and with who has answered.
-/// The former costs memory, and may be nobody.
+/// Multiples of the patience, for a peer that has claimed an address, and for a peer that has
+/// answered. The former costs memory, and may not exist.
 const FACTOR_OF_CLAIM: u32 = 3;
 const FACTOR_OF_ANSWER: u32 = 6;
 

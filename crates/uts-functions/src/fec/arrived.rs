@@ -70,9 +70,9 @@ impl Arrived {
     }
 }
 
-/// How far behind the highest number that arrived a packet may be recovered: four spans, so that
-/// reordering by many packets does no harm (fec.md R-12). Bounds `known` as well, to half as many
-/// ranges.
+/// Distance behind the highest number that arrived within which a packet may be recovered: four
+/// spans, so that reordering by many packets does no harm (fec.md R-12). Bounds `known` as well, to
+/// half as many ranges.
 pub(super) const HISTORY: u64 = 4 * super::SPAN_MAX;
 
 /// Payloads kept: two spans, the block that its repairs are on the way for and the next.

@@ -55,7 +55,7 @@ pub const SPAN_MAX: u64 = 256;
 /// Bytes of the longest mask.
 pub const MASK_BYTES_MAX: usize = (SPAN_MAX / 8) as usize;
 
-/// What a scheme's blocks look like.
+/// Shape of a scheme's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Sources of a full block; 0 if there is no redundancy.
@@ -66,7 +66,7 @@ pub struct Shape {
     pub slack: usize,
     /// Blocks that are filled in turns.
     pub interleave: usize,
-    /// How long an unfinished block may wait.
+    /// Longest time that an unfinished block may wait.
     pub flush: Duration,
 }
 
@@ -105,12 +105,12 @@ pub enum RepairId {
     Block {
         /// Which of the block's parities this is.
         index: u8,
-        /// How many parities the block has.
+        /// Number of parities that the block has.
         parities: u8,
     },
     /// A sum over a window.
     Window {
-        /// What the coefficients follow from (RFC 8681 section 4.1.3: `Repair_Key`).
+        /// Key that the coefficients follow from (RFC 8681 section 4.1.3: `Repair_Key`).
         key: u16,
     },
 }
@@ -164,7 +164,7 @@ pub struct Recovered {
     pub payload: Bytes,
 }
 
-/// What became of repairs.
+/// Counters of repairs by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Repairs that arrived.
@@ -198,7 +198,7 @@ pub trait Encode: fmt::Debug + Send + Sync {
     fn next_repair(&self) -> Option<&Repair>;
     /// The next repair to send.
     fn pop_repair(&mut self) -> Option<Repair>;
-    /// Whether a repair waits to be sent.
+    /// True if a repair waits to be sent.
     fn has_repair(&self) -> bool {
         self.next_repair().is_some()
     }
@@ -216,7 +216,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
     fn on_source(&mut self, number: u64, payload: &[u8]) -> Vec<Recovered>;
     /// Takes in a repair. Returns what it completes.
     fn on_repair(&mut self, repair: &Repair) -> Vec<Recovered>;
-    /// What became of repairs so far.
+    /// Counters of repairs so far.
     fn counters(&self) -> &Counters;
     /// Bytes kept of payloads and sums.
     fn held_bytes(&self) -> usize;
@@ -236,7 +236,7 @@ pub trait Fec: Described + DynClone {
     fn encoder(&self) -> Box<Encoder>;
     /// The receiver's half.
     fn decoder(&self) -> Box<Decoder>;
-    /// What its blocks look like, if it codes over blocks.
+    /// Shape of its blocks, if it codes over blocks.
     fn shape(&self) -> Option<Shape>;
 }
 

@@ -1,4 +1,4 @@
-//! What a block code does on a path: expansion, residual loss, delay of repair.
+//! Prediction for a block code on a path: expansion, residual loss, delay of repair.
 
 use super::{SYMBOL_PREFIX_BYTES, Shape};
 use crate::facts::PathFacts;
@@ -100,7 +100,7 @@ pub(super) fn sparse(facts: &PathFacts) -> [Duration; 2] {
 const FLUSH_PART: u32 = 8;
 /// Timers are no finer.
 const FLUSH_SHORTEST: Duration = Duration::from_millis(1);
-/// What the schemes take unless another time is given: who sends as many packets as the path
+/// Time that the schemes take unless another is given: a sender of as many packets as the path
 /// carries fills a block by then.
 pub(super) const FLUSH_LONGEST: Duration = Duration::from_millis(10);
 /// Longer than that costs a conversation more than the packets that it saves (ITU-T G.114: 150 ms
@@ -139,8 +139,8 @@ pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, predicti
         ns_per_byte * packet_bytes * parities * (1.0 + facts.loss) + COPY_NS_PER_BYTE * packet_bytes;
 }
 
-/// What blocks look like as they are closed: where the sender makes few packets, before they are
-/// full, and with more parities for a source then. Says also whether they are.
+/// Shape of blocks as they are closed: where the sender makes few packets, before they are full,
+/// and with more parities for a source then. Says also whether they are.
 fn filled(shape: &Shape, facts: &PathFacts) -> (Shape, bool) {
     let sources = facts.packets_within(shape.flush);
     if sources >= (shape.data * shape.interleave) as f64 {

@@ -135,8 +135,8 @@ pub(super) const INTERLEAVE_MAX: u32 = 8;
 
 type Column = SmallVec<[u8; PARITIES_MAX]>;
 
-/// What source `source` is multiplied by in parity `parity`: `(X0 + Y) / (Xp + Y)`, where `Xp` is
-/// 64 + `parity` and `Y` is `source`, none of which are equal (fec.md ).
+/// Factor of source `source` in parity `parity`: `(X0 + Y) / (Xp + Y)`, where `Xp` is 64 + `parity`
+/// and `Y` is `source`, none of which are equal (fec.md ).
 fn coefficient(parity: u8, source: usize) -> u8 {
     let x = |parity: u8| DATA_MAX as u8 + parity;
     let y = source as u8;

@@ -73,8 +73,8 @@ fn shape(params: &Params) -> WindowShape {
     }
 }
 
-/// What is lost for good is what a block of the window's length with as many repairs would lose;
-/// what is recovered waits for the next repairs only.
+/// Predicts as much loss for good as a block of the window's length with as many repairs has.
+/// Recovered packets wait for the next repairs only.
 fn predict_window(shape: &WindowShape, facts: &PathFacts, prediction: &mut Prediction) {
     let repairs = shape.sources.div_ceil(shape.every).min(super::PARITIES_MAX);
     let block = Shape { data: shape.sources, parities: repairs, slack: 0, interleave: 1, flush: shape.flush };

@@ -18,7 +18,7 @@ pub(super) fn inverse(a: u8) -> u8 {
     (1..=255).find(|b| product(a, *b) == 1).expect("every element but 0 has one")
 }
 
-/// What source `source` is multiplied by in parity `parity`, as spec/functions/fec.md says it.
+/// Factor of source `source` in parity `parity`, as spec/functions/fec.md says it.
 pub(super) fn coefficient(parity: u8, source: u8) -> u8 {
     product(64 ^ source, inverse((64 + parity) ^ source))
 }

@@ -12,12 +12,12 @@ fn schemes() -> impl Iterator<Item = &'static Mechanism> {
     MECHANISMS.iter().copied().filter(|m| !m.facts.inert && shape_of(&m.choice()).is_some())
 }
 
-/// What the blocks of a scheme look like; `None` if it codes over a window.
+/// Shape of the blocks of a scheme; `None` if it codes over a window.
 fn shape_of(choice: &Choice) -> Option<Shape> {
     slot(choice).shape()
 }
 
-/// How long sources wait for a repair at most, in milliseconds.
+/// Longest time that sources wait for a repair, in milliseconds.
 fn flush_ms(choice: &Choice) -> u32 {
     let info = slot(choice).info();
     let at = info.params.iter().position(|p| p.name == "flush").expect("every scheme has one");
@@ -77,7 +77,7 @@ fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
     packets
 }
 
-/// What the receiver makes of a stream: the packets that it recovered.
+/// Packets that the receiver recovers from a stream, and its counters.
 fn receive(choice: &Choice, packets: &[Packet]) -> (Vec<Recovered>, Counters) {
     let mut decoder = slot(choice).decoder();
     let mut recovered = Vec::new();

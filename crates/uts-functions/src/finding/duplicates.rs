@@ -12,16 +12,17 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Duplicates(Box<State>);
 
-/// What a repeat that arrives shows, if a packet that left before the recovery is then the oldest.
+/// Conclusion from a repeat that arrives, if a packet that left before the recovery is then the
+/// oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
     /// Nothing, and the recovery ends: reports are counted again (Reno).
     Nothing,
-    /// That it is lost as well (NewReno).
+    /// The packet is lost as well (NewReno).
     NextLoss,
     /// There is none: all was lost together with the first (Tahoe).
     All,
-    /// That it is lost as well, and the recovery ends (Linux 2.1).
+    /// The packet is lost as well, and the recovery ends (Linux 2.1).
     LastLoss,
 }
 
@@ -31,9 +32,9 @@ struct State {
     partial: Partial,
     /// The oldest in flight behind the last report.
     oldest: Option<u64>,
-    /// How many reports have left it so.
+    /// Number of reports that have left this packet the oldest.
     count: u32,
-    /// How many of these have acknowledged nothing.
+    /// Number of these reports that have acknowledged nothing.
     silent: u32,
     /// Packets below this are lost.
     below: u64,
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(most, Some(19));
     }
 
-    /// What was in flight at a time-out still brings reports, which show nothing.
+    /// Packets in flight at a time-out still bring reports, which show nothing.
     #[test]
     fn after_a_time_out_nothing_is_found_before_something_new_arrives() {
         let mut d = duplicates(0);

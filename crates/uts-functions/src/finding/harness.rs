@@ -35,7 +35,7 @@ struct Run {
     timeouts: u32,
     waiting: Vec<Data>,
     delivered: BTreeSet<Data>,
-    /// What is under way: packets by the instant of arrival, and what their reports say.
+    /// Packets under way, and the contents of reports under way, by the instant of arrival.
     forth: BTreeMap<(Time, u64), Data>,
     back: BTreeMap<(Time, u64), RangeSet>,
     received: RangeSet,
@@ -253,8 +253,8 @@ fn mechanisms_give_way_to_each_other_on_the_way() {
     }
 }
 
-/// What each is known for: reports find a loss sooner than a time-out, and one that takes none but
-/// time for a sign finds it last.
+/// Reports find a loss sooner than a time-out, and a mechanism that takes only time for a sign
+/// finds it last.
 #[test]
 fn who_reads_reports_finds_losses_sooner_than_who_waits() {
     let took = |name: &str| -> u64 {

@@ -36,7 +36,7 @@ const DOUBLINGS_MAX: u32 = 10;
 /// s at least).
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How far the path has been seen to reorder. It outlives every mechanism.
+/// Reordering that the path has been seen to do. It outlives every mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reordering {
     /// By so many packets a packet must be overtaken to be lost.
@@ -63,12 +63,12 @@ impl Reordering {
     }
 }
 
-/// What is in flight, as a mechanism sees it.
+/// Packets in flight, as a mechanism sees them.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
     /// The largest acknowledged packet number.
     pub largest_acked: Option<u64>,
-    /// How far the path reorders.
+    /// Reordering of the path.
     pub reordering: Reordering,
     /// After how long the timing mechanism takes an overtaken packet for lost.
     pub loss_delay: Duration,
@@ -102,15 +102,15 @@ pub struct Reported {
 pub struct Rule {
     /// Those below this number, however young.
     pub below: u64,
-    /// How these were found.
+    /// Evidence by which these were found.
     pub cause: Cause,
     /// Of those below this number, the ones that have been in flight for too long.
     pub within: u64,
-    /// How long that is.
+    /// Longest time that these may be in flight.
     pub age: Age,
 }
 
-/// How long a packet may be in flight.
+/// Longest time that a packet may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// For ever.
@@ -121,7 +121,7 @@ pub enum Age {
     TimeOut {
         /// The time-out at present.
         now: Duration,
-        /// What it was when the packet left counts instead, where that is known.
+        /// The time-out of when the packet left counts instead, where it is known.
         frozen: bool,
         /// It doubles with each time-out in a row before the packet left.
         backs_off: bool,
@@ -137,7 +137,7 @@ impl Rule {
         Rule { below, ..Rule::NOTHING }
     }
 
-    /// Whether its ages are time-outs: congestion control hears of them as such.
+    /// True if its ages are time-outs: congestion control hears of them as such.
     pub const fn times_out(&self) -> bool {
         matches!(self.age, Age::TimeOut { .. })
     }
@@ -164,7 +164,7 @@ pub fn wait(once: Duration, timeouts: u32) -> Duration {
     once.saturating_mul(1 << timeouts.min(DOUBLINGS_MAX)).min(WAIT_MAX.max(once))
 }
 
-/// What the timer is set for while a rule says no instant.
+/// Event that the timer is set for while a rule says no instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// A time-out after the last packet left: the oldest is probed, and none counts as lost.
@@ -201,12 +201,12 @@ pub trait Finding: Described + DynClone {
         true
     }
 
-    /// Whether a packet leaves for each loss that was found, whatever the window says.
+    /// True if a packet leaves for each loss that was found, whatever the window says.
     fn repeats_at_once(&self) -> bool {
         false
     }
 
-    /// What the timer is set for.
+    /// Event that the timer is set for.
     fn alarm(&self) -> Alarm;
 }
 

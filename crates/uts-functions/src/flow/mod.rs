@@ -29,7 +29,7 @@ pub struct Grant {
     /// Number of those that no application took, because they were given up: they move the limit
     /// on, and enlarge no window.
     pub given_up: u64,
-    /// How far ahead of `consumed` the sender may run at present.
+    /// Bytes that the sender may be ahead of `consumed` at present.
     pub window_bytes: u64,
     /// The most that `window_bytes` may become: memory set aside for the flow.
     pub window_bytes_max: u64,
@@ -80,7 +80,7 @@ pub trait FlowControl: Described + DynClone {
 
 dyn_clone::clone_trait_object!(FlowControl);
 
-/// What is in place before any profile is agreed: nothing arrives then.
+/// Mechanism that is in place before any profile is agreed: nothing arrives then.
 pub fn unlimited() -> Slot {
     Slot::None(none::None::build(&crate::mechanism::Params::default(), ()))
 }

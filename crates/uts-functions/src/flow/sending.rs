@@ -1,4 +1,4 @@
-//! What a sender has outstanding of one flow, for mechanisms that look at that.
+//! Data that a sender has outstanding of one flow, for mechanisms that look at that.
 
 use crate::facts::PathFacts;
 use crate::mechanism::{Facts, Prediction, Unasked};
@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 /// Packets that are counted at the most: no mechanism allows more.
 pub const PACKETS_MAX: u32 = 4096;
 
-/// What is true of mechanisms that look at what is outstanding.
+/// Properties of mechanisms that look at what is outstanding.
 pub(super) const LOOKS: Facts =
     Facts { positions: true, grants: true, windows: true, unasked: Unasked::Never, ..Facts::PLAIN };
 
-/// What a flow brings that has so many packets for each round trip, and what it takes to look.
+/// Predicts for a flow of so many packets in each round trip: its use of the path, and the time
+/// that it takes to look.
 pub(super) fn one_in_a_round_trip(window: f64, facts: &PathFacts, p: &mut Prediction) {
     p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
     p.utilisation_low = p.utilisation_low.min(p.utilisation);
@@ -54,7 +55,7 @@ pub struct Outstanding {
     pub window_max: u64,
 }
 
-/// What may be sent.
+/// Positions that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Positions below this.
@@ -85,7 +86,7 @@ impl Sending {
         }
     }
 
-    /// How it stands, in a flow that may send up to `limit`.
+    /// Outstanding data of a flow that may send up to `limit`.
     pub fn outstanding(&mut self, limit: u64, flow: Outstanding) -> Outstanding {
         self.on_done(flow.done_to);
         self.window_max = self.window_max.max(limit.saturating_sub(flow.sent_to));
@@ -105,7 +106,7 @@ impl Outstanding {
         Allowed::To(self.sent_to)
     }
 
-    /// Whether new data fills no packet, and something is outstanding (J. Nagle, RFC 896).
+    /// True if new data fills no packet, and something is outstanding (J. Nagle, RFC 896).
     pub(super) const fn is_small(&self) -> bool {
         self.sent_to > self.done_to && self.written_to.saturating_sub(self.sent_to) < self.packet_bytes
     }

@@ -96,8 +96,8 @@ impl SlidingWindow {
     }
 }
 
-/// Percent of the window that have an update of their own at the latest: who sends may not be able
-/// to use up the rest, where it sends full packets only (RFC 1122 section 4.2.3.3).
+/// Percent of the window that have an update of their own at the latest: a sender of full packets
+/// only may not be able to use up the rest (RFC 1122 section 4.2.3.3).
 const UPDATE_MAX: u64 = 50;
 
 impl FlowControl for SlidingWindow {

@@ -126,7 +126,7 @@ impl Lines {
         if is_torn { Err(Error::Corrupt) } else { Ok(position.saturating_sub(self.shorter)) }
     }
 
-    /// Whether the stream may end here.
+    /// True if the stream may end here.
     pub fn may_end(&self) -> bool {
         !self.has_return
     }

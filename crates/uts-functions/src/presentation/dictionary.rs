@@ -37,11 +37,11 @@ pub enum DictionaryError {
     /// The samples are too few or too small to be trained from.
     #[error("{samples} samples of {bytes} bytes are too few for a dictionary ({why})")]
     Samples {
-        /// How many.
+        /// Number of samples.
         samples: usize,
         /// Bytes of all.
         bytes: usize,
-        /// What Zstandard says.
+        /// Reason that Zstandard gives.
         why: String,
     },
 }
@@ -104,7 +104,7 @@ pub fn register(dictionary: &[u8]) -> Result<u32, DictionaryError> {
     Ok(number)
 }
 
-/// Whether this process has the dictionary with that number.
+/// True if this process has the dictionary with that number.
 pub fn is_registered(number: u32) -> bool {
     find(number).is_some()
 }

@@ -35,9 +35,9 @@ pub enum Error {
     /// The message would be larger than its block can hold.
     #[error("a block of {block_bytes} bytes cannot hold a message of {bytes} bytes")]
     Impossible {
-        /// What it claims.
+        /// Size that it claims.
         bytes: usize,
-        /// What there is.
+        /// Size of the block.
         block_bytes: usize,
     },
     /// It was compressed with a dictionary that this end does not have.

@@ -15,7 +15,7 @@ pub(super) const FORM: u8 = 4;
 /// Form byte: the dictionary's number and a frame without its magic number follow.
 pub(super) const FORM_WITH_DICTIONARY: u8 = 5;
 
-/// What each frame begins with, and what is not sent (RFC 8878 section 3.1.1).
+/// Bytes at the beginning of each frame, which are not sent (RFC 8878 section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// No frame expands by more: four bytes make a block of 128 KiB (RFC 8878 section 3.1.1.2).
@@ -127,7 +127,7 @@ impl Zstd {
     }
 }
 
-/// What this end lacks of what parameters name (presentation.md R-13).
+/// Dictionary that parameters name and this end lacks, in words (presentation.md R-13).
 fn lacks(params: &Params) -> Option<String> {
     let number = params.get(2);
     let is_there = number == 0 || dictionary::is_registered(number);

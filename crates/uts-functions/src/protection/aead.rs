@@ -1,5 +1,5 @@
-//! What the AEAD mechanisms share: keys from a secret, the nonce, sealing and opening (RFC 9001
-//! section 5.3).
+//! Common parts of the AEAD mechanisms: keys from a secret, the nonce, sealing and opening
+//! (RFC 9001 section 5.3).
 
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, SAMPLE_BYTES, Secret};

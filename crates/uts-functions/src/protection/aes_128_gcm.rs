@@ -8,8 +8,8 @@ use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
-/// What is left behind whole blocks goes a way of its own: 32 ns to seal and 17 to open, where 1440
-/// bytes take 225.
+/// Bytes of a block. A rest behind whole blocks goes a way of its own: 32 ns to seal and 17 to
+/// open, where 1440 bytes take 225.
 const BLOCK_BYTES: usize = 16;
 
 /// See the module's page.

@@ -165,7 +165,7 @@ fn secrets_are_not_printed() {
 }
 
 proptest! {
-    /// What is sealed opens to what it was, at every size and number, with any associated data.
+    /// A sealed packet opens to what it was, at every size and number, with any associated data.
     #[test]
     fn sealed_packets_open(
         number in 0u64..1 << 62,

@@ -17,7 +17,7 @@ pub struct LeakyBucket {
     pacing: PacingBucket,
 }
 
-/// What becomes of a message that comes too early.
+/// Fate of a message that comes too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Excess {
     Discard,

@@ -16,7 +16,7 @@ pub mod none;
 pub mod pacing_bucket;
 pub mod virtual_scheduling;
 
-/// What the rate is kept from.
+/// Rate to keep, and figures that are needed to keep it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// The rate to keep; `None` = as fast as the window allows.
@@ -39,7 +39,7 @@ pub struct Bucket {
     pub filled_at: Time,
     /// Billionths of a byte earned beyond `tokens`.
     fraction: u32,
-    /// Whether the first burst was granted.
+    /// The first burst was granted.
     started: bool,
     /// Until when the sender was last told to wait.
     promised: Option<Time>,
@@ -78,7 +78,7 @@ impl Bucket {
         }
     }
 
-    /// Whether `bytes` are there at `now` in any case, nothing having been earned since the last
+    /// True if `bytes` are there at `now` in any case, nothing having been earned since the last
     /// time: they are for the next packet of a batch.
     fn still_holds(&self, now: Time, bytes: u64) -> bool {
         self.started && now <= self.filled_at && u64::try_from(self.tokens).is_ok_and(|held| held >= bytes)
@@ -120,7 +120,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What has run out at `rate` since the last time.
+    /// Takes away what has run out at `rate` since the last time.
     fn drain(&mut self, now: Time, rate: Rate) {
         let (bytes, fraction) = rate.bytes_and_billionths_in(now.since(self.counted_at), self.fraction);
         self.counted_at = self.counted_at.max(now);
@@ -141,7 +141,7 @@ impl Meter {
     }
 }
 
-/// What becomes of a message that a flow is to take.
+/// Fate of a message that a flow is to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is taken.

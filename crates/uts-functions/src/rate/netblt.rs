@@ -38,7 +38,7 @@ pub struct Netblt {
     /// The rate to begin with.
     first: Rate,
     buffer_bytes: u64,
-    /// What the receiver has asked for: rate, and bytes in a burst.
+    /// Rate that the receiver has asked for, and bytes in a burst.
     asked: Option<(Rate, u64)>,
     pacing: PacingBucket,
 }
@@ -91,8 +91,8 @@ impl Netblt {
         }
     }
 
-    /// What is kept to: what the receiver asks for, unless congestion control or the application
-    /// says less (rate.md R-14).
+    /// Pace that is kept to: what the receiver asks for, unless congestion control or the
+    /// application says less (rate.md R-14).
     fn pace(&self, pace: &Pace) -> Pace {
         let (rate, burst_bytes) = self.asked.unwrap_or((self.first, burst_bytes(self.first)));
         let rate = pace.rate.map_or(rate, |given| given.min(rate));
@@ -149,7 +149,7 @@ impl RateControl for Netblt {
 /// The receiver's half: measures buffer by buffer.
 #[derive(Clone, Debug)]
 struct Arrivals {
-    /// What it asks for.
+    /// Rate that it asks for.
     asked: Rate,
     buffer_bytes: u64,
     buffer: Option<Buffer>,
@@ -161,7 +161,7 @@ struct Arrivals {
     next_number: u64,
 }
 
-/// What has arrived of a buffer.
+/// Arrivals of a buffer.
 #[derive(Clone, Copy, Debug)]
 struct Buffer {
     began: Time,

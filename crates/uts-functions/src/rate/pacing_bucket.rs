@@ -10,8 +10,8 @@ use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, 
 use crate::time::{Rate, Time};
 use core::time::Duration;
 
-/// What a late wake-up may make up for: later than that, and the sender counts as idle. Timers of
-/// general-purpose systems are late by one to two milliseconds.
+/// Largest delay of a wake-up that is made up for: later than that, and the sender counts as idle.
+/// Timers of general-purpose systems are late by one to two milliseconds.
 pub const LATE_MAX: Duration = Duration::from_millis(4);
 
 /// A burst is no longer than this at the rate, so that it does not fill the queue of a slow link.
@@ -22,7 +22,8 @@ const BURST_TIME_MAX: Duration = Duration::from_millis(1);
 /// likewise (`tcp_tso_rtt_log`, 2022).
 const SHORT_PATH_NANOS: u64 = 512_000;
 
-/// How much longer at most: 40 packets, about what segmentation offload takes at once.
+/// Largest factor by which bursts are longer: 40 packets, about what segmentation offload takes at
+/// once.
 const SHORT_PATH_FACTOR: u64 = 4;
 
 /// See the module's page.

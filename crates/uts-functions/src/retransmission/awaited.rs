@@ -4,8 +4,8 @@ use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
 
-/// What of a flow waits, and until when. Outlives mechanisms: what one has waited for, its
-/// successor is asked about. (retransmission.md R-12)
+/// Data of a flow that waits, and the end of its wait. Outlives mechanisms: a successor is asked
+/// about what its predecessor has waited for. (retransmission.md R-12)
 #[derive(Clone, Debug, Default)]
 pub struct Awaited {
     ranges: RangeSet,

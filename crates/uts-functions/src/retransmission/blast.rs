@@ -11,7 +11,7 @@ use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
 
-/// What is sent again of a unit that has not arrived whole.
+/// Part that is sent again of a unit that has not arrived whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     /// All of it, after a time-out: the receiver says nothing of what is missing.
@@ -20,7 +20,7 @@ enum Strategy {
     Full,
     /// All from the first that is missing.
     FromFirst,
-    /// What is missing.
+    /// The missing part.
     Selective,
 }
 
@@ -150,7 +150,7 @@ impl Blast {
         self.orders.as_deref().map(|orders| &orders.last)
     }
 
-    /// What to send again because this is missing (retransmission.md R-18).
+    /// Positions to send again because these are missing (retransmission.md R-18).
     fn order(&mut self, missing: &Range<u64>, flow: &SentData) -> Range<u64> {
         // What ends in another unit is as good as missing there, too.
         let (first, last) =

@@ -1,4 +1,4 @@
-//! What is lost is repeated so many times and no more (SCTP's partial reliability, RFC 7496 section
+//! Repeats of lost data, so many times and no more (SCTP's partial reliability, RFC 7496 section
 //! 3.2).
 
 use super::{LostData, Response, Retransmission};

@@ -1,4 +1,4 @@
-//! What is lost is repeated for so long after it was first sent, and then given up (SCTP's partial
+//! Repeats of lost data for so long after it was first sent; then it is given up (SCTP's partial
 //! reliability, RFC 3758 section 4.1).
 
 use super::{LostData, Response, Retransmission};

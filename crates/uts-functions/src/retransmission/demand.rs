@@ -17,9 +17,9 @@ pub struct Received<'a> {
     pub now: Time,
     /// The end of the highest data that has arrived.
     pub reaches: u64,
-    /// Whether the end of the flow has arrived: nothing is above `reaches`.
+    /// The end of the flow has arrived: nothing is above `reaches`.
     pub is_ended: bool,
-    /// What is missing below `reaches`, in ascending order.
+    /// Positions that are missing below `reaches`, in ascending order.
     pub missing: &'a mut dyn Iterator<Item = Range<u64>>,
     /// The smoothed round trip.
     pub rtt: Duration,
@@ -34,15 +34,15 @@ pub trait Demand: fmt::Debug + DynClone + Send {
     /// When there is something to ask for.
     fn due(&self) -> Option<Time>;
 
-    /// What to ask for now, at most [`RANGES_MAX`] ranges in ascending order. They count as asked
-    /// for.
+    /// Positions to ask for now, at most [`RANGES_MAX`] ranges in ascending order. They count as
+    /// asked for.
     fn take(&mut self, now: Time, rtt: Duration) -> Vec<Range<u64>>;
 }
 
 dyn_clone::clone_trait_object!(Demand);
 
-/// What is missing, and what was asked for and when: a gap is asked for once it has been there for
-/// a while, and again once the answer is overdue.
+/// Missing positions, and when they are to be asked for: a gap is asked for once it has been there
+/// for a while, and again once the answer is overdue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
     /// Each gap that is known, with the instant at which it is to be asked for (again).

@@ -41,13 +41,13 @@ struct Run {
     in_flight: BTreeMap<u64, (Range<u64>, u64)>,
     /// Declared lost; an acknowledgement may still come.
     late: BTreeMap<u64, Range<u64>>,
-    /// What is under way, by step of arrival: packets forth, acknowledgements back.
+    /// Messages under way, by step of arrival: packets forth, acknowledgements back.
     forth: BTreeMap<(u64, u64), Range<u64>>,
     back: BTreeMap<(u64, u64), Vec<u64>>,
     last_numbers: Vec<u64>,
     acked_largest: u64,
     finds_by_time_only: bool,
-    /// What waits to be asked for, and what was lost how often.
+    /// Data that waits to be asked for, and losses of data.
     awaited: Awaited,
     tries: Tries,
     /// When the packet was sent that was found lost last.
@@ -59,7 +59,7 @@ struct Run {
     lost_positions: u64,
 }
 
-/// What a run came to.
+/// Result of a run.
 struct Outcome {
     steps: u64,
     run: Run,
@@ -382,7 +382,8 @@ fn go_back_n_covers_what_it_has_ordered_and_no_more() {
     assert_eq!(lost(30..40, 11, 14), Response::Repeat(30..70));
 }
 
-/// Acknowledgements that hardly ever come: who asks for what is missing is not slower for that.
+/// Acknowledgements that hardly ever come: a mechanism that asks for missing data is not slower for
+/// that.
 #[test]
 fn what_is_asked_for_needs_no_acknowledgements() {
     let steps = |choice: &Choice| -> u64 {

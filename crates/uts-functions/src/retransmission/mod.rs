@@ -47,10 +47,10 @@ pub struct LostData {
     pub packet: u64,
     /// It was lost before, and the time is over for which [`Response::Wait`] has waited.
     pub has_waited: bool,
-    /// How often any of it was lost, this time included; 1 where nobody counts
+    /// Number of times that any of it was lost, this time included; 1 where it is not counted
     /// ([`Retransmission::counts`]).
     pub losses: u32,
-    /// How long ago any of it was first sent; zero where nobody counts.
+    /// Time since any of it was first sent; zero where it is not counted.
     pub age: Duration,
     /// The flow at this instant.
     pub flow: SentData,
@@ -61,7 +61,7 @@ pub struct LostData {
 pub struct SentData {
     /// The instant.
     pub now: Time,
-    /// How long to wait for an answer before it counts as lost.
+    /// Time to wait for an answer before it counts as lost.
     pub timeout: Duration,
     /// Everything of the flow below this position has been sent at least once.
     pub sent_to: u64,
@@ -78,7 +78,7 @@ pub struct SentData {
     pub repeats_to: u64,
 }
 
-/// What to do about lost data.
+/// Response to lost data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// Send these positions again (those already acknowledged are left out by the caller).
@@ -100,7 +100,7 @@ pub trait Retransmission: Described + DynClone {
     /// Data was in a packet that was declared lost.
     fn on_lost(&mut self, lost: &LostData) -> Response;
 
-    /// Whether it has to know how often data was lost, and how old it is.
+    /// True if it has to know how often data was lost, and how old it is.
     fn counts(&self) -> bool {
         false
     }
@@ -134,8 +134,8 @@ const REPEATS: Facts = Facts {
     ..Facts::PLAIN
 };
 
-/// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission
-/// and a round trip.
+/// Predicts the effect of repeating losses: nothing stays lost, each loss costs a transmission and
+/// a round trip.
 fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
     let rtt_s = facts.rtt_smoothed.max(facts.rtt_min).as_secs_f64();
     let loss = p.loss.clamp(0.0, 0.99);

@@ -1,5 +1,5 @@
-//! How often data was lost, and when it was first sent, for mechanisms that repeat it so often or
-//! for so long.
+//! Number of losses of data, and the instant of its first sending, for mechanisms that repeat it so
+//! often or for so long.
 
 use crate::time::Time;
 use core::ops::Range;
@@ -7,7 +7,7 @@ use core::ops::Range;
 /// Ranges that are remembered at the most. Those beyond are as if they had been lost once.
 const RANGES_MAX: usize = 256;
 
-/// What is known of lost data of one flow. It outlives mechanisms (retransmission.md R-20).
+/// Losses of the data of one flow. It outlives mechanisms (retransmission.md R-20).
 #[derive(Clone, Debug, Default)]
 pub struct Tries {
     /// In no order but that of their losses.

@@ -3,8 +3,8 @@
 use crate::range::RangeSet;
 use core::ops::Range;
 
-/// What of a flow has arrived without its unit. Outlives mechanisms: what one has withheld counts
-/// under a successor that has no units. (retransmission.md R-23)
+/// Data of a flow that has arrived without its unit. Outlives mechanisms: what one has withheld
+/// counts under a successor that has no units. (retransmission.md R-23)
 #[derive(Clone, Debug, Default)]
 pub struct Withheld {
     arrived: RangeSet,
@@ -41,7 +41,7 @@ impl Withheld {
         self.late.gaps(range)
     }
 
-    /// Whether nothing is withheld.
+    /// True if nothing is withheld.
     pub fn is_empty(&self) -> bool {
         self.arrived.is_empty()
     }

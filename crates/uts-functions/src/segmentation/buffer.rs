@@ -1,4 +1,4 @@
-//! What a flow's sender holds: data handed over by the application and not yet acknowledged or
+//! Data that a flow's sender holds: handed over by the application and not yet acknowledged or
 //! given up.
 
 use crate::range::RangeSet;
@@ -15,13 +15,13 @@ mod expiry;
 mod plain;
 mod unsent;
 
-/// What the application handed over at once: a stretch of bytes, or messages of one length, each
-/// with the marker that ends it.
+/// Data that the application handed over at once: a stretch of bytes, or messages of one length,
+/// each with the marker that ends it.
 #[derive(Clone, Debug)]
 struct Segment {
     start: u64,
     data: Bytes,
-    /// How many; none in a stretch of bytes.
+    /// Number of messages; none in a stretch of bytes.
     messages: u32,
     /// The messages are in the form that a presentation mechanism gave them.
     presented: bool,
@@ -113,9 +113,9 @@ impl Piece<'_> {
     }
 }
 
-/// What a write or a message counts for at least against the room that a flow has, in bytes: a
-/// quarter of what it takes to keep track of it. Writes of less hold up to four times that room
-/// beside their data; what is larger is bounded by its data alone.
+/// Least load of a write or a message against the room that a flow has, in bytes: a quarter of what
+/// it takes to keep track of it. Writes of less hold up to four times that room beside their data;
+/// what is larger is bounded by its data alone.
 pub const PIECE_BYTES: usize = size_of::<Segment>() / 4;
 
 /// A part of a flow that goes into one frame.
@@ -127,7 +127,7 @@ pub struct Chunk {
     pub data_bytes: usize,
     /// It belongs to a message.
     pub message: bool,
-    /// That message is in the form that a presentation mechanism gave it.
+    /// The message is in the form that a presentation mechanism gave it.
     pub presented: bool,
     /// It starts with the first byte of a message.
     pub begin: bool,
@@ -247,7 +247,7 @@ impl SendBuffer {
         }
     }
 
-    /// Whether the application has ended the flow.
+    /// True if the application has ended the flow.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some()
     }
@@ -257,7 +257,7 @@ impl SendBuffer {
         self.held_bytes
     }
 
-    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its
+    /// Load of the held data against the room that a flow has, in bytes: the data or, where its
     /// pieces are so small that to keep track of them takes a multiple of that, [`PIECE_BYTES`] for
     /// each.
     pub fn load_bytes(&self) -> usize {
@@ -270,8 +270,8 @@ impl SendBuffer {
         self.held_bytes + self.segments.len() * size_of::<Segment>()
     }
 
-    /// How many of the messages of these sizes fill room of `capacity` bytes
-    /// ([`SendBuffer::load_bytes`]), the last one whole; and how many bytes they have.
+    /// Number of messages of these sizes that fill room of `capacity` bytes
+    /// ([`SendBuffer::load_bytes`]), the last one whole; and their bytes.
     pub fn fit(&self, capacity: usize, sizes: impl Iterator<Item = usize>) -> (usize, usize) {
         let room = capacity.saturating_sub(self.held_bytes);
         let most = (capacity / PIECE_BYTES).saturating_sub(self.segments.len());
@@ -318,12 +318,12 @@ impl SendBuffer {
         self.done.last().map_or(0, |last| last.end)
     }
 
-    /// Whether all of these positions have arrived at the peer, or were given up.
+    /// True if all of these positions have arrived at the peer, or were given up.
     pub fn counts(&self, range: &Range<u64>) -> bool {
         self.done.contains_range(range)
     }
 
-    /// Whether everything, the end included, is acknowledged or given up and the peer has been
+    /// True if everything, the end included, is acknowledged or given up and the peer has been
     /// told.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some()
@@ -337,12 +337,12 @@ impl SendBuffer {
         self.repeat.first().map_or(0, |first| first.start)..self.repeat.last().map_or(0, |last| last.end)
     }
 
-    /// Whether there is something to send below the flow-control `limit`.
+    /// True if there is something to send below the flow-control `limit`.
     pub fn wants_to_send(&self, limit: u64) -> bool {
         !self.repeat.is_empty() || (self.sent < self.written && self.sent < limit)
     }
 
-    /// Whether new data waits only for the peer's credit.
+    /// True if new data waits only for the peer's credit.
     pub fn is_blocked(&self, limit: u64) -> bool {
         self.sent < self.written && self.sent >= limit
     }
@@ -526,7 +526,7 @@ impl SendBuffer {
         messages
     }
 
-    /// How many messages begin in a range and are not done.
+    /// Number of messages that begin in a range and are not done.
     fn messages_not_done(&self, range: &Range<u64>) -> usize {
         let first = self.index_of(range.start);
         (self.segments.range(first.min(self.segments.len())..))

@@ -19,7 +19,7 @@ pub mod messages;
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Segmentation: Described + DynClone {
-    /// Whether the ends of messages are kept.
+    /// True if the ends of messages are kept.
     fn keeps_boundaries(&self) -> bool;
     /// The largest message that may be sent, in bytes.
     fn message_bytes_max(&self) -> usize;

@@ -12,7 +12,7 @@ pub struct Places {
     pub bytes: usize,
     /// From the beginning of one to that of the next, in bytes.
     pub stride: usize,
-    /// How many they are.
+    /// Number of messages.
     pub count: u32,
     /// They are in the form that a presentation mechanism gave them.
     pub presented: bool,
@@ -102,13 +102,13 @@ impl MessageRow {
         MessageRow { data, places }
     }
 
-    /// How many messages.
+    /// Number of messages in the row.
     #[inline]
     pub fn len(&self) -> usize {
         self.places.count as usize
     }
 
-    /// Whether there are none.
+    /// True if there are no messages.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.places.count == 0
@@ -132,7 +132,7 @@ impl MessageRow {
         self.places.positions()
     }
 
-    /// Whether they are in the form that a presentation mechanism gave them.
+    /// True if they are in the form that a presentation mechanism gave them.
     #[inline]
     pub fn is_presented(&self) -> bool {
         self.places.presented

@@ -39,8 +39,8 @@ pub trait Sequencing: Described + DynClone {
     }
 }
 
-/// What arrives behind a loss waits for its repair: head-of-line blocking, for one part in `parts`
-/// of a round trip in the mean.
+/// Predicts that data that arrives behind a loss waits for its repair: head-of-line blocking, for
+/// one part in `parts` of a round trip in the mean.
 fn predict_blocking(facts: &PathFacts, p: &mut Prediction, parts: f64) {
     let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
     let blocked = (p.loss * flight).min(1.0);

@@ -52,7 +52,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use std::collections::BTreeMap;
 
-    /// What is read when these messages arrive one after the other, each with the key and in the
+    /// Messages that are read when these arrive one after the other, each with the key and in the
     /// order of `keys`; `None` is without a key.
     fn read(keys: &[Option<u32>], arrivals: &[u64]) -> Vec<u64> {
         let mut sender = Keys::default();

@@ -1,4 +1,4 @@
-//! What tests of mechanisms share.
+//! Common parts of tests of mechanisms.
 
 use super::reassembly::Segment;
 use bytes::Bytes;

@@ -73,7 +73,7 @@ impl Jacobson {
         Duration::from_micros(self.floor_us.into())
     }
 
-    /// What counts as no time at all.
+    /// Granularity of waits: a shorter time counts as none.
     fn least(&self) -> Duration {
         self.floor().min(GRANULARITY)
     }

@@ -9,8 +9,8 @@ use core::time::Duration;
 const RISE_PART: u32 = 4;
 const RISE_MIN: Duration = Duration::from_millis(5);
 
-/// For so many of the new round trips, and so many samples, it must have lasted: who sends little
-/// sees a queue that has grown meanwhile as a jump.
+/// Round trips of the new length, and samples of it, that a jump must have lasted: a sender of
+/// little sees a queue that has grown meanwhile as a jump.
 const ROUNDS: u32 = 4;
 const SAMPLES_MIN: u16 = 24;
 

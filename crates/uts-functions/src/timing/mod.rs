@@ -118,7 +118,7 @@ impl RoundTrip {
 pub trait Timing: Described + DynClone {
     /// Updates `smoothed` and `deviation` for a sample that [`RoundTrip::on_sample`] has taken in.
     fn on_sample(&mut self, state: &mut RoundTrip, sample: Duration);
-    /// Whether packets with data that was sent before give samples.
+    /// True if packets with data that was sent before give samples.
     fn measures_repeats(&self) -> bool {
         true
     }
@@ -129,8 +129,8 @@ pub trait Timing: Described + DynClone {
     fn timeout_with(&self, state: &RoundTrip, report_delay: Duration) -> Duration {
         self.timeout(state).saturating_add(report_delay)
     }
-    /// How long after a later packet was acknowledged an earlier one counts as lost (RFC 9002
-    /// section 6.1.2).
+    /// Time after the acknowledgement of a later packet from which an earlier one counts as lost
+    /// (RFC 9002 section 6.1.2).
     fn loss_delay(&self, state: &RoundTrip) -> Duration;
 }
 

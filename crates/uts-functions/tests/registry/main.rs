@@ -130,7 +130,7 @@ fn needs_of(m: &Mechanism) -> Vec<String> {
     names
 }
 
-/// What differs between the two entries of one mechanism.
+/// Notes the differences between the two entries of one mechanism.
 fn compare(at: &str, spec: &SpecMechanism, have: &SpecMechanism, found: &mut Vec<String>) {
     if spec.name != have.name {
         found.push(format!("{at}: specified as `{}`, in the library `{}`", spec.name, have.name));
@@ -334,7 +334,7 @@ fn default_choices_pass_and_build() {
     assert_none(&found);
 }
 
-/// Whether a slot can be built from a choice.
+/// True if a slot can be built from a choice.
 fn builds(function: Function, choice: &Choice) -> bool {
     let context = congestion::Context {
         now: uts_functions::Time::ZERO,
@@ -364,7 +364,7 @@ fn builds(function: Function, choice: &Choice) -> bool {
     }
 }
 
-/// What a mechanism needs of another function is a path in the graph of functions.
+/// Each need of a mechanism is a path in the graph of functions.
 #[test]
 fn needs_of_mechanisms_are_paths_of_the_graph() {
     use uts_functions::dependencies::{NODES, reaches};
@@ -427,7 +427,7 @@ fn some_paths() -> Vec<PathFacts> {
     paths
 }
 
-/// What the mechanisms of one function promise beside each other.
+/// Predictions of the mechanisms of one function, beside each other.
 #[test]
 fn predictions_tell_mechanisms_apart() {
     let facts = PathFacts {

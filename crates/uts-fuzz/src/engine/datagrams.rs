@@ -28,10 +28,10 @@ const BATCHES_MAX: usize = 4000;
 /// Deadlines in a row without time passing.
 const DUE_MAX: usize = 1000;
 
-/// What a connection keeps besides data (`Connection::memory_bytes`), whatever the peer says.
+/// Bytes that a connection keeps besides data (`Connection::memory_bytes`), whatever the peer says.
 const MEMORY_BYTES_MAX: usize = 512 << 10;
 
-/// What is asked of the connection, by the first byte of the input.
+/// Properties that are asked of the connection, by the first byte of the input.
 const ASKED: [&[&str]; 10] = [
     &[],
     &["preserveMsgBoundaries=require"],
@@ -52,10 +52,10 @@ struct World {
     /// To whom, and what.
     under_way: VecDeque<(usize, Vec<u8>)>,
     past: VecDeque<(usize, Vec<u8>)>,
-    /// Whether an end has said what the protocol forbids, by a packet that it did not make itself.
+    /// An end has said what the protocol forbids, by a packet that it did not make itself.
     lied: [bool; 2],
     has_closed: bool,
-    /// Whether an end has given a connection up for want of an answer.
+    /// An end has given a connection up for want of an answer.
     timed_out: [bool; 2],
     is_protected: bool,
     /// Positions that each end has written of each flow.
@@ -164,7 +164,7 @@ impl World {
         assert!(by_time || by_peer, "end {end}: {reason}");
     }
 
-    /// What is read is what was written.
+    /// Checks that what is read is what was written.
     fn read(&mut self, end: usize, handle: ConnectionHandle, flow: FlowId) {
         let now = self.now;
         let Some(connection) = self.ends[end].connection(handle) else { return };
@@ -320,7 +320,7 @@ impl World {
         self.ends[end].connection(handle).map(act)
     }
 
-    /// What an application does.
+    /// Acts as an application does.
     fn act(&mut self, u: &mut Unstructured<'_>, end: usize) -> arbitrary::Result<()> {
         let (now, flow) = (self.now, FlowId(u32::from(u.int_in_range(0..=9u8)?)));
         let (kind, len) = (u.int_in_range(0..=7)?, u.arbitrary::<u16>()?);

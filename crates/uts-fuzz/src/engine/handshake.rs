@@ -16,10 +16,11 @@ use uts_wire::packet::{EstablishmentBody, FunctionHeader, HeaderChain};
 
 const STEPS_MAX: usize = 40;
 
-/// What a client's datagram is filled up to.
+/// Bytes that a client's datagram is filled up to.
 const DATAGRAM_BYTES: usize = 1200;
 
-/// What an end sends at most for one datagram that it hears, a generous bound on what must end.
+/// Number of datagrams that an end sends at most for each that it hears, a generous bound on what
+/// must end.
 const ANSWERS_MAX: usize = 200;
 
 const CLIENT: u8 = 0;
@@ -39,8 +40,8 @@ struct Attack {
     tokens: Vec<Vec<u8>>,
     /// Bytes from and to each address that is not proved.
     counts: BTreeMap<u8, (usize, usize)>,
-    /// Whether each address has shown a token of its own, or something else that only a host there
-    /// can know.
+    /// Each address has shown a token of its own, or something else that only a host there can
+    /// know.
     proved: [bool; 2],
     is_server: bool,
 }
@@ -133,7 +134,7 @@ impl Attack {
         while self.victim.poll_event().is_some() {}
     }
 
-    /// What an attacker takes from an answer: tokens, and the server's id.
+    /// Takes from an answer what an attacker can use: tokens, and the server's id.
     fn learn(&mut self, datagram: &[u8]) {
         match parse_header(datagram) {
             Ok(LongPacket::Retry(retry)) if self.tokens.len() < 4 => self.tokens.push(retry.token.to_vec()),

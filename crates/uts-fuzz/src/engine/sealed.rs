@@ -63,7 +63,7 @@ pub fn open(keys: &Keys, datagram: &[u8]) -> Option<Opened> {
     Some(Opened { dcid: header.dcid, scid: header.scid, crypto: crypto.unwrap_or_default() })
 }
 
-/// What an Initial packet says.
+/// Contents of an Initial packet.
 pub struct Opened {
     /// Whom it is for.
     pub dcid: ConnectionId,

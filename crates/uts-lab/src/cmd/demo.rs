@@ -109,7 +109,7 @@ fn size(text: &str) -> Result<u64, String> {
     text.parse::<u64>().or_else(|_| uts_units::text::parse_bytes(text))
 }
 
-/// How this program was called, without where it lies.
+/// Command line of this program, without the folder that the program is in.
 fn command_line() -> String {
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
     std::iter::once("uts-lab".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")

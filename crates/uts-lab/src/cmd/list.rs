@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use uts_record::directory::{Runs, read_runs};
 use uts_record::plan::{self as record, PLAN_FILE};
 
-/// What a run is called whose record cannot be read; `uts lab run` does it again.
+/// State of a run whose record cannot be read; `uts lab run` does it again.
 const DAMAGED: &str = "damaged";
 
 /// Where experiments and their results are, unless said.

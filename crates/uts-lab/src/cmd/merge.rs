@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use uts_record::merge::merge;
 use uts_record::run::RunStatus;
 
-/// How many missing runs are named.
+/// Number of missing runs that are named.
 const NAMED_MAX: usize = 10;
 
 /// Put the results of shards together

@@ -15,11 +15,11 @@ pub mod set;
 
 use uts_end::output::{print_line, tell_line};
 
-/// How the laboratory was called.
+/// Words by which the laboratory was called.
 #[derive(Clone, Copy, Debug)]
 pub struct Called {
     /// As people write it: `uts lab`, or `uts-lab`.
     pub name: &'static str,
-    /// What stands between the program and its command: `lab`, or nothing.
+    /// Words between the program and its command: `lab`, or nothing.
     pub prefix: &'static [&'static str],
 }

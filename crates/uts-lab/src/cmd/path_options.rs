@@ -43,7 +43,7 @@ impl PathOptions {
     }
 }
 
-/// What the links of a path have done, a line for each figure.
+/// Table of the counters of a path's links, a line for each figure.
 pub fn table(forward: &Stats, backward: &Stats) -> String {
     let mut text = format!("{:<18}{:>14}{:>14}", "", "forward", "backward");
     for (name, value) in ROWS {

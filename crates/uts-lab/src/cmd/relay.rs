@@ -15,7 +15,7 @@ use uts_end::{output, signals};
 use uts_path::{SpecError, Target};
 use uts_relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 
-/// How soon a signal or the end of the input is noticed.
+/// Time after which a signal or the end of the input is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 
 /// Relay UDP datagrams over an emulated path

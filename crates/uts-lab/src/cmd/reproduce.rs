@@ -20,7 +20,7 @@ use uts_papers::paper::Paper;
 use uts_papers::reference::{Reference, is_meant};
 use uts_papers::run::Config;
 
-/// What stands for all papers.
+/// Word that stands for all papers.
 const ALL: &str = "all";
 
 const BAR: &str = "{prefix} {bar:30} {pos}/{len}, {eta} left";

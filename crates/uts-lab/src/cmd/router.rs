@@ -142,7 +142,7 @@ fn run_program(arguments: RunArguments) -> Result<u8> {
     })
 }
 
-/// How it was goes to standard error: the output is the program's.
+/// Prints counters and fidelity to standard error: the output is the program's.
 fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
     if as_json {
         tell_line(serde_json::to_string(ending)?);

@@ -32,18 +32,18 @@ pub struct Case {
     /// Seed of everything that is random in it. The same repetition of other transports has the
     /// same.
     pub seed: u64,
-    /// How long it may take, in the time of its world.
+    /// Time that the run may take, in the time of its world.
     #[serde(with = "text::duration")]
     pub timeout: Duration,
-    /// How often windows and what has arrived are sampled.
+    /// Interval of the samples of windows and of the bytes that have arrived.
     #[serde(with = "text::duration")]
     pub sample_every: Duration,
-    /// What the hosts are like.
+    /// Settings of the hosts.
     pub hosts: Hosts,
-    /// What else is sent over the paths. For the world `sim`.
+    /// Background traffic on the paths. For the world `sim`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SimSource>,
-    /// What to record.
+    /// Records to write.
     pub record: Record,
 }
 

@@ -27,16 +27,16 @@ pub const PAIRS_MAX: u64 = 64;
 pub const REPETITIONS_MAX: u64 = 10_000;
 /// Largest seed: TOML's integers have 63 bits.
 pub const SEED_MAX: u64 = i64::MAX as u64;
-/// How long a run may take unless the file says otherwise, in the time of its world.
+/// Time that a run may take unless the file says otherwise, in the time of its world.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
-/// How often is sampled unless the file says otherwise.
+/// Interval of samples unless the file says otherwise.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 /// Hosts send packets one by one where a link is slower than this, in bits per second.
 pub const OFFLOAD_FROM_BPS: u64 = 200_000_000;
 /// The largest IP packet of a host unless the file says otherwise, in bytes: Ethernet's.
 pub const MTU: u32 = 1500;
 
-/// What stands for every host that has no costs of its own.
+/// Name that stands for every host that has no costs of its own.
 pub const ALL_HOSTS: &str = "all";
 
 /// Where runs happen.
@@ -91,7 +91,7 @@ pub enum Topology {
     PointToPoint,
     /// `client1` … and `server1` …, all over one path; each path of the file is a case of its own.
     Dumbbell {
-        /// How many pairs of hosts, 1 to [`PAIRS_MAX`].
+        /// Number of pairs of hosts, 1 to [`PAIRS_MAX`].
         pairs: u32,
     },
     /// `client` and `server`, several paths in a row between.
@@ -136,11 +136,11 @@ impl Topology {
     }
 }
 
-/// What the hosts are like.
+/// Settings of the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hosts {
-    /// Whether hosts hand over super-packets (TSO, GSO), which reach the path as bursts. If it is
-    /// not said, they do if no link has a rate below [`OFFLOAD_FROM_BPS`]. For the world `router`.
+    /// Hosts hand over super-packets (TSO, GSO), which reach the path as bursts. With `None` they
+    /// do if no link has a rate below [`OFFLOAD_FROM_BPS`]. For the world `router`.
     pub offload: Option<bool>,
     /// Rate of each host's own link, before the path. Without it, packets reach the path as soon as
     /// they are sent.
@@ -150,7 +150,7 @@ pub struct Hosts {
     pub mtu: u32,
     /// Settings of the hosts' kernels, by their names. For the world `router`.
     pub sysctl: BTreeMap<String, String>,
-    /// What the work of hosts costs, by their names or for [`ALL_HOSTS`], in the text form of
+    /// Costs of the work of hosts, by their names or for [`ALL_HOSTS`], in the text form of
     /// [`uts_sim::cost::Costs`]. For the world `sim`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, String>,
@@ -162,14 +162,14 @@ impl Default for Hosts {
     }
 }
 
-/// What to record of each run, beyond its figures.
+/// Records to write of each run, beyond its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Each packet's position in the stream.
     pub sequence: bool,
     /// Window, bytes in flight and round-trip time.
     pub window: bool,
-    /// What has arrived so far.
+    /// Bytes that have arrived so far.
     pub goodput: bool,
     /// Each message, request or keystroke.
     pub latency: bool,
@@ -177,7 +177,7 @@ pub struct Record {
     pub queue: bool,
     /// Packets, on both sides of the path.
     pub pcap: bool,
-    /// What UTS does, as qlog.
+    /// Events of UTS, as qlog.
     #[serde(default, skip_serializing_if = "is_not")]
     pub qlog: bool,
     /// The state of kernel TCP at each segment that it receives, if the system permits it. For the
@@ -209,7 +209,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Whether a sample is recorded; exchanges always are.
+    /// True if a sample is recorded; exchanges always are.
     pub fn takes(&self, sample: &Sample) -> bool {
         match sample {
             Sample::Delivered { .. } => self.goodput,
@@ -250,21 +250,21 @@ pub struct Mixture {
 pub struct Experiment {
     /// The file's text.
     pub text: String,
-    /// What it is called.
+    /// Title of the experiment.
     pub title: String,
-    /// What it is to answer.
+    /// Question that it is to answer.
     pub question: Option<String>,
     /// Where its runs happen: each case in each of these.
     pub worlds: Vec<WorldKind>,
-    /// How often each case is run.
+    /// Number of runs of each case.
     pub repetitions: u32,
     /// Seed of the first repetition; the next has the next.
     pub seed: u64,
-    /// How long a run may take, in the time of its world.
+    /// Time that a run may take, in the time of its world.
     pub timeout: Duration,
-    /// How often windows and what has arrived are sampled.
+    /// Interval of the samples of windows and of the bytes that have arrived.
     pub sample_every: Duration,
-    /// Whether each transport runs alone, too, where there are mixtures.
+    /// Each transport runs alone, too, where there are mixtures.
     pub alone: bool,
     /// Hosts and paths.
     pub topology: Topology,
@@ -278,13 +278,13 @@ pub struct Experiment {
     pub sources: Vec<Template>,
     /// Mixtures in the order of the file.
     pub mixtures: Vec<Mixture>,
-    /// What is varied.
+    /// Settings that are varied.
     pub sweeps: Vec<Sweep>,
     /// The hosts.
     pub hosts: Hosts,
-    /// What is recorded.
+    /// Records of each run.
     pub record: Record,
-    /// What the report shows.
+    /// Plots of the report.
     pub plots: Vec<Map<String, Value>>,
 }
 

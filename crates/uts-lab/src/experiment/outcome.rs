@@ -1,4 +1,4 @@
-//! What a world has to tell of a run, and the file that is made of it.
+//! Outcome of a run, as its world tells it, and the file that is made of it.
 
 use super::case::Case;
 use uts_record::FORMAT;
@@ -7,12 +7,12 @@ use uts_record::run::{Cpu, Fidelity, Figure, Intervention, LinkStats, RunStatus}
 /// `run.json`, with its case.
 pub type RunFile = uts_record::run::RunFile<Case>;
 
-/// What a world has to tell of a run that it carried.
+/// Outcome of a run, as told by the world that carried it.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Its figures.
     pub measures: Vec<Figure>,
-    /// How true it was; `None` in virtual time, which is never late.
+    /// Fidelity of the world; `None` in virtual time, which is never late.
     pub fidelity: Option<Fidelity>,
     /// Processor time of its processes.
     pub cpu: Vec<Cpu>,
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub interventions: Vec<Intervention>,
     /// Why it must not be believed, if so.
     pub invalid: Option<String>,
-    /// What else should be known of it, as that a workload was cut short.
+    /// Remarks on the run, as that a workload was cut short.
     pub notes: Vec<String>,
 }
 

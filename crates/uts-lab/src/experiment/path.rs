@@ -62,14 +62,14 @@ pub(super) fn schedule_problems(text: &str, base: &Path) -> Vec<SpecError> {
     single
 }
 
-/// What is wrong with changes, traces that cannot be read among it.
+/// Checks changes of a path. A trace that cannot be read is an error, too.
 pub(super) fn schedule_problem(text: &str, base: &Path) -> Result<(), SpecError> {
     let mut schedule: Schedule = text.parse()?;
     let read = |name: &str| uts_relay::traces::read(base.join(name));
     schedule.entries.iter_mut().try_for_each(|entry| entry.change.resolve(read))
 }
 
-/// What is wrong with settings, and which one was meant where the name is unknown.
+/// Checks settings of a link. The error suggests the setting that was meant if a name is unknown.
 pub(super) fn link_problem(text: &str, base: &Path) -> Result<(), String> {
     let error: SpecError = match text.parse::<LinkConfig>() {
         Ok(mut link) => {

@@ -1,4 +1,4 @@
-//! What an experiment file means: all its runs, in the order in which they are best done.
+//! Plan of an experiment: all runs of its file, in the order in which they are best done.
 
 use super::case::{Case, Flow};
 use super::file::{Experiment, Mixture, Topology, WorldKind};
@@ -118,7 +118,7 @@ fn run_record((id, case): (&String, &Case)) -> PlannedRun {
     }
 }
 
-/// What runs: one transport with one workload, or a mixture.
+/// Flows of a run: one transport with one workload, or a mixture.
 enum Content<'e> {
     Alone(&'e Template, &'e Template),
     Mixed(&'e Mixture),

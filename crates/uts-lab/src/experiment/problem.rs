@@ -1,4 +1,4 @@
-//! What is wrong with an experiment file: where, which key, and what was expected.
+//! Problems of an experiment file: where, which key, and what was expected.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +12,7 @@ pub struct Problem {
     pub span: Range<usize>,
     /// The key, as `path.bottleneck.forward`; empty for what is wrong with the file as TOML.
     pub key: String,
-    /// What is wrong, and what was expected.
+    /// Message: what is wrong, and what was expected.
     pub message: String,
 }
 

@@ -1,5 +1,5 @@
-//! What an experiment varies: a setting of a path, a transport, a workload or a source, over a list
-//! of values.
+//! Sweeps of an experiment: a setting of a path, a transport, a workload or a source, varied over a
+//! list of values.
 
 use super::path::{PathSpec, link_problem, schedule_problem};
 use super::reader::{Section, to_json};
@@ -18,11 +18,11 @@ pub const VALUES_MAX: usize = 10_000;
 pub struct Sweep {
     /// The name of its column.
     pub name: String,
-    /// What it changes, as the file says.
+    /// Key of the setting that it changes, as the file says.
     pub key: String,
     /// The values, in order.
     pub values: Vec<SweepValue>,
-    /// What the numbers count, if all values are numbers that count the same.
+    /// Unit of the numbers, if all values are numbers of the same unit.
     pub(crate) unit: Option<Unit>,
     pub(super) target: Target,
 }
@@ -37,7 +37,7 @@ pub struct SweepValue {
     pub(super) value: Value,
 }
 
-/// What a sweep changes. A name of `None` stands for all.
+/// Setting that a sweep changes. A name of `None` stands for all.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
     Path { name: Option<String>, forward: bool, backward: bool, setting: PathSetting },
@@ -55,12 +55,12 @@ pub(super) enum PathSetting {
 }
 
 impl Sweep {
-    /// Whether it changes a path.
+    /// True if it changes a path.
     pub(super) fn changes_path(&self, path: &str) -> bool {
         matches!(&self.target, Target::Path { name, .. } if is(name, path))
     }
 
-    /// Whether it changes a transport, a workload or a source. A sweep over all that know the
+    /// True if it changes a transport, a workload or a source. A sweep over all that know the
     /// setting passes over the others.
     pub(super) fn changes(&self, template: &Template) -> bool {
         match &self.target {
@@ -165,7 +165,7 @@ pub(super) fn read(file: &Section<'_, '_>, paths: &[PathSpec], templates: &[&Tem
     sweeps
 }
 
-/// What all values count. 0 counts anything.
+/// Unit that all values have in common. 0 has any unit.
 fn common_unit(values: &[SweepValue]) -> Option<Unit> {
     let units: Option<Vec<(f64, Unit)>> = values.iter().map(|value| quantity(&value.text)).collect();
     let counting: Vec<Unit> =

@@ -37,7 +37,7 @@ pub struct Template {
 /// Where background traffic enters the network, and where it leaves it.
 const PLACES: [&str; 2] = ["from", "to"];
 
-/// What is wrong with a setting: its key, if that can be told, and why.
+/// Problem of a setting: its key, if that can be told, and why it is wrong.
 pub(super) type Wrong = (Option<String>, String);
 
 impl Template {

@@ -1,5 +1,4 @@
-//! How far something is and how long the rest takes, in lines: for a log, or for whoever reads a
-//! pipe.
+//! Share that is done and time that is left, in lines: for a log, or for whoever reads a pipe.
 
 use indicatif::HumanDuration;
 use std::sync::{Mutex, PoisonError};
@@ -13,15 +12,15 @@ const EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Milestones {
     began: Instant,
-    /// What is counted: `runs`.
+    /// Plural noun of the things that are counted: `runs`.
     what: String,
     course: Mutex<Course>,
 }
 
-/// What has been heard and said so far.
+/// Counts that were heard of, and the line that was due last.
 #[derive(Debug, Default)]
 struct Course {
-    /// How many had been done before the first that was heard of.
+    /// Number that had been done before the first that was heard of.
     before: Option<usize>,
     done: usize,
     /// Tenths that were reached when a line was due last.
@@ -50,8 +49,8 @@ fn line(done: usize, of: usize, what: &str, left: Duration) -> String {
 }
 
 impl Course {
-    /// How long the rest takes, if that is to be said: at each tenth, and when nothing was said for
-    /// long. The end speaks for itself.
+    /// Time that the rest takes, if that is to be said: at each tenth, and when nothing was said
+    /// for long. The end speaks for itself.
     fn on_done(&mut self, done: usize, of: usize, elapsed: Duration) -> Option<Duration> {
         // Those that are done at once may be heard of in any order.
         if done <= self.done || done >= of {

@@ -20,19 +20,20 @@ use uts_traffic::measure::Measure;
 use uts_traffic::workload::can_carry;
 use uts_units::show;
 
-/// What an end has after it gave up, to write its file and close.
+/// Time that an end has after it gave up, to write its file and close.
 pub const GRACE: Duration = Duration::from_secs(20);
 
-/// How often ends are looked at.
+/// Interval at which ends are looked at.
 pub const NOTICE: Duration = Duration::from_millis(20);
 
-/// How long a server may take until it listens.
+/// Time that a server may take until it listens.
 const READY_MAX: Duration = Duration::from_secs(20);
 
 /// The programs that are ends.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// What runs an end of a transport that comes with the lab, without the end's own arguments.
+    /// Command that runs an end of a transport that comes with the lab, without the end's own
+    /// arguments.
     own: Vec<OsString>,
 }
 
@@ -188,7 +189,7 @@ pub fn await_ready(
     Err(RunError::Failed(format!("{name} did not listen within {} s", READY_MAX.as_secs())))
 }
 
-/// What an end said last, from the file of its messages.
+/// Last line of an end, from the file of its messages.
 pub fn last_words(name: &str, messages: &Path) -> String {
     let text = std::fs::read_to_string(messages).unwrap_or_default();
     let last = text.trim().lines().last().unwrap_or("ended without a word").to_owned();

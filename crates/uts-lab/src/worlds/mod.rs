@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uts_record::run::Figure;
 
-/// What a world needs for a run.
+/// Resources of a run that a world carries.
 #[derive(Debug)]
 pub struct Room<'r> {
     /// A directory of the run's own, with the directory `samples` in it. Other files that are left
@@ -35,7 +35,7 @@ pub struct Room<'r> {
 }
 
 impl Room<'_> {
-    /// Whether the run is to end at once.
+    /// True if the run is to end at once.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ pub trait World: Send + Sync {
     /// Which world it is.
     fn kind(&self) -> WorldKind;
 
-    /// How many runs there may be at a time.
+    /// Number of runs that there may be at a time.
     fn parallel(&self) -> usize;
 
     /// Why a case cannot be carried, if so: what of it, and what is lacking.

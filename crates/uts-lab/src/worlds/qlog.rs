@@ -1,4 +1,4 @@
-//! What an end of UTS has told, as qlog: the same form as in virtual time.
+//! Trace of an end of UTS, as qlog: the same form as in virtual time.
 
 use crate::experiment::case::{Case, Flow};
 use anyhow::{Context, Result};
@@ -80,7 +80,7 @@ pub(super) fn write(
     written().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What happened before the run began happened as it did.
+/// Time since the run began. An event from before has the time 0.
 fn since(at_ns: u64, origin_ns: u64) -> Time {
     Time::from_nanos(at_ns.saturating_sub(origin_ns))
 }

@@ -287,7 +287,7 @@ fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Out
     Ok(fs::remove_file(changes)?)
 }
 
-/// Whether the relay did what the model says.
+/// Judges the relay by its model.
 fn judge(stats: &RelayStats, path: &str, outcome: &mut Outcome) {
     let lost_outside = stats.send_failures + stats.kernel_dropped.unwrap_or(0) + stats.refused;
     outcome.fidelity = Some(Fidelity {

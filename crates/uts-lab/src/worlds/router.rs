@@ -386,7 +386,7 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
     Ok(())
 }
 
-/// What the kernel tells of the flows' connections; those of others are not looked at.
+/// Takes the kernel's records of the flows' connections; other connections are not looked at.
 fn take_tcp_probe(
     probe: Result<TcpProbe, String>,
     flows: &[Running<'_>],
@@ -461,7 +461,7 @@ fn recorded(state: &uts_router::tcp_probe::TcpState) -> TcpState {
     }
 }
 
-/// How true RouterPC was.
+/// Judges RouterPC by its model.
 fn judge(case: &Case, ending: &Ending, outcome: &mut Outcome) {
     let fidelity = &ending.fidelity;
     let lost = &fidelity.lost_outside;

@@ -68,7 +68,7 @@ impl World for SimWorld {
     }
 }
 
-/// What all background traffic sent, and what arrived of it, in IP packets over the whole run.
+/// Rates of all background traffic, as sent and as arrived, in IP packets over the whole run.
 fn background(sources: &[SourceResult], elapsed: Duration) -> Vec<Figure> {
     if sources.is_empty() || elapsed.is_zero() {
         return Vec::new();

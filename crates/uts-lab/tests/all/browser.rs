@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long an answer may take, on whatever machine.
+/// Time that an answer may take, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A page of a browser; both end when it is dropped.

@@ -22,9 +22,9 @@ fn program() -> Option<PathBuf> {
     }
 }
 
-/// How often a machine that does not keep up with the relay may try again. What such a machine does
-/// to a path looks like losses. A test in virtual time (`uts-demo/src/plan.rs`) shows that the
-/// demonstration answers the path's changes.
+/// Number of attempts on a machine that does not keep up with the relay. To a path, such a machine
+/// looks like losses. A test in virtual time (`uts-demo/src/plan.rs`) shows that the demonstration
+/// answers the path's changes.
 const TRIES: u64 = 3;
 
 #[test]

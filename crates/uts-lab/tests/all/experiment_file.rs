@@ -1,4 +1,4 @@
-//! What experiment files mean, and the errors of broken ones: the line, the key, and what was
+//! Meaning of experiment files, and the errors of broken ones: the line, the key, and what was
 //! expected.
 
 use std::path::Path;
@@ -39,7 +39,7 @@ fn read(text: &str) -> Experiment {
     Experiment::parse(Path::new("e.toml"), text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What is said of a file in which a piece is replaced.
+/// Message for a file in which a piece is replaced.
 fn broken(piece: &str, by: &str) -> String {
     assert!(GOOD.contains(piece), "{piece}");
     said(&GOOD.replacen(piece, by, 1))

@@ -343,7 +343,7 @@ sequence = true
 pcap = true
 "#;
 
-/// Whether hosts can be made here; says so if not.
+/// Tells if hosts can be made here; says so if not.
 fn has_router() -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_uts-lab")).args(["router", "doctor"]).output().unwrap();
     if !output.status.success() {

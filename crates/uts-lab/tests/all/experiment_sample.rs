@@ -41,7 +41,7 @@ pub struct Case {
     pub repetition: u64,
 }
 
-/// How a run ended.
+/// End of a run.
 pub struct End {
     pub status: &'static str,
     pub why: Option<String>,
@@ -246,7 +246,7 @@ pub fn buffers(repetitions: u64, plots: Value) -> Experiment {
     }
 }
 
-/// How a run of [`buffers`] ends: most well, some invalid, failed or skipped.
+/// End of a run of [`buffers`]: most well, some invalid, failed or skipped.
 pub fn buffers_end(case: &Case) -> Option<End> {
     let mut random = Random::new(seed(case));
     let buffer: f64 = case.sweep["buffer"].trim_end_matches('p').parse().unwrap();
@@ -385,7 +385,7 @@ pub fn universal(repetitions: u64) -> Experiment {
     }
 }
 
-/// How a run of [`universal`] ends.
+/// End of a run of [`universal`].
 pub fn universal_end(case: &Case) -> Option<End> {
     let mut random = Random::new(seed(case));
     let skill = |case: &Case| {
@@ -489,7 +489,7 @@ pub fn mixture() -> Experiment {
     }
 }
 
-/// How a run of [`mixture`] ends.
+/// End of a run of [`mixture`].
 pub fn mixture_end(case: &Case) -> Option<End> {
     let mut random = Random::new(seed(case));
     if case.mixture.is_empty() {

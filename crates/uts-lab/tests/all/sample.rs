@@ -53,7 +53,7 @@ impl Payload for Number {
     }
 }
 
-/// What a sender knows of a packet under way.
+/// Packet under way, as its sender knows it.
 struct Sent {
     position: u64,
     t_ns: u64,

@@ -23,7 +23,7 @@ pub fn config(both: &str) -> TestbedConfig {
     TestbedConfig { program: Some(program()), ..TestbedConfig::point_to_point(path) }
 }
 
-/// Whether there can be testbeds here; says why not.
+/// Tells if there can be testbeds here; says why not.
 pub fn possible() -> bool {
     static LACKING: OnceLock<Vec<String>> = OnceLock::new();
     let lacking = LACKING.get_or_init(|| {
@@ -112,7 +112,7 @@ pub fn transfer(bed: &Testbed, bytes: u64) -> Transfer {
     got
 }
 
-/// What a pcap holds: for each frame its time and its bytes.
+/// Frames of a pcap: the time and the bytes of each.
 pub fn frames(file: &std::path::Path) -> Vec<(Duration, Vec<u8>)> {
     let mut reader = pcap_file::pcap::PcapReader::new(std::fs::File::open(file).unwrap()).unwrap();
     assert_eq!(reader.header().ts_resolution, pcap_file::TsResolution::NanoSecond);

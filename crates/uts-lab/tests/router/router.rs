@@ -564,10 +564,10 @@ fn a_host_that_is_behind_is_waited_for() {
     assert!(lost.not_sent < COUNT / 3, "{lost:?}");
 }
 
-/// What doctor calls it.
+/// Name of the check in the answer of doctor.
 const FAST_PATHS: &str = "fast paths";
 
-/// Whether a host's interface has a thread that receives, in the form in which the kernel writes
+/// State of the thread that receives for a host's interface, in the form in which the kernel writes
 /// it. The kernel shows a namespace only to processes that have mounted its sysfs.
 fn threaded(bed: &Testbed) -> Option<String> {
     let show = "mount -t sysfs sysfs /sys && cat /sys/class/net/eth0/threaded";

@@ -8,7 +8,7 @@ use uts_path::{Direction, Path as EmulatedPath, PathConfig};
 use uts_router::TestbedConfig;
 use uts_router::probe::{Datagrams, Transfer};
 
-/// What the forward queue did with each packet, in the order in which they came.
+/// Fate of a packet in the forward queue, in the order in which packets came.
 #[derive(Debug, PartialEq)]
 struct Passed {
     arrived_ns: u64,
@@ -103,7 +103,7 @@ fn slip_and_ppp_cost_what_each_packets_bytes_need() {
     }
 }
 
-/// What the model does with the same arrivals.
+/// Fates of the same arrivals in the model.
 fn replayed(both: &str, seed: u64, passed: &[Passed]) -> Vec<Passed> {
     let mut path = EmulatedPath::new(PathConfig::both(both.parse().unwrap()), seed, 0).unwrap();
     path.record_passages(true);

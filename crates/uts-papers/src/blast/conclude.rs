@@ -1,4 +1,4 @@
-//! What follows from the units for the paper's tables and figures.
+//! Findings from the units for the paper's tables and figures.
 
 use super::engine;
 use super::formulas;
@@ -189,7 +189,7 @@ fn points(results: &Results, unit: &str, what: &str) -> Result<(Points, Vec<f64>
     ))
 }
 
-/// What an estimate comes to at the error rate nearest to this.
+/// Value of an estimate at the error rate nearest to this.
 fn at(results: &Results, unit: &str, what: &str, rate: f64) -> Result<f64> {
     let points = results.column(unit, "pn")?.iter().zip(results.column(unit, what)?);
     let nearest = points.min_by(|a, b| (a.0 / rate - 1.0).abs().total_cmp(&(b.0 / rate - 1.0).abs()));

@@ -9,10 +9,10 @@ use uts_path::PathConfig;
 /// Bytes of a UDP payload that fills an Ethernet frame.
 const PACKET_BYTES: usize = 1472;
 
-/// How long an end of the profiles waits before it repeats by itself.
+/// Time that an end of the profiles waits before it repeats by itself.
 pub const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What came of a move.
+/// Result of a move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
     /// From its first packet until the receiver has all.

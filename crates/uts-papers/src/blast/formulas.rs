@@ -1,6 +1,6 @@
 //! The paper's formulas, in milliseconds (sections 2.1.3 and 3), and those that they must be.
 
-/// What packets cost: copies of data and of acknowledgements, and their transmissions, in
+/// Costs of packets: copies of data and of acknowledgements, and their transmissions, in
 /// milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
@@ -48,7 +48,7 @@ impl Times {
     }
 }
 
-/// Whether any of `packets` is lost, each with the probability `pn`.
+/// Probability that any of `packets` is lost, if each is lost with the probability `pn`.
 pub fn any_lost(pn: f64, packets: f64) -> f64 {
     -libm::expm1(packets * libm::log1p(-pn))
 }

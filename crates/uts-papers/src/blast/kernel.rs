@@ -5,7 +5,7 @@ use super::formulas;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What is sent again after a loss (section 3.2).
+/// Choice of the packets that are sent again after a loss (section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// Everything, after a time-out: there is no negative acknowledgement.
@@ -14,7 +14,7 @@ pub enum Strategy {
     FullNak,
     /// From the first packet that is missing.
     FromFirst,
-    /// What is missing.
+    /// Missing packets.
     Selective,
 }
 
@@ -37,7 +37,7 @@ impl Strategy {
 /// Blasts to carry out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// What is sent again.
+    /// Choice of the packets that are sent again.
     pub strategy: Strategy,
     /// Packets of a blast, 1 to 64.
     pub d: u32,
@@ -73,7 +73,7 @@ pub struct Estimate {
     pub sigma: f64,
     /// Its standard error.
     pub sigma_error: f64,
-    /// How many blasts that were.
+    /// Number of blasts.
     pub blasts: u64,
 }
 
@@ -97,7 +97,7 @@ impl Losses {
         self.left = libm::floor(libm::log(uniform) / self.log_kept) as u64;
     }
 
-    /// Whether the next packet is lost.
+    /// True if the next packet is lost.
     fn next(&mut self) -> bool {
         if self.left > 0 {
             self.left -= 1;

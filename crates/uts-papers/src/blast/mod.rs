@@ -33,18 +33,18 @@ const SIZES: [u32; 4] = [1, 8, 64, 512];
 /// From the arrival of a packet until the processor knows of it: half of what one exchange takes
 /// longer than its parts do (table 2).
 const LATENCY: Duration = Duration::from_micros(85);
-/// What figures 5 and 6 are drawn for (section 3.1.3), in milliseconds.
+/// Packets of a blast, and times in milliseconds, of figures 5 and 6 (section 3.1.3).
 const D: u32 = 64;
 const T1_MS: f64 = 5.9;
 const TD_MS: f64 = 173.0;
 /// The paper does not say which it drew: a tenth of a blast, a blast, ten blasts.
 const REPEATS_MS: [f64; 3] = [17.3, 173.0, 1730.0];
-/// That of the strategies with an answer.
+/// Repeat time of the strategies with an answer.
 const TR_MS: f64 = 173.0;
-/// What the deviation is drawn over, from a tenth of a blast to a hundred blasts: section 3.2.2 has
-/// Tr "much larger" than what a negative acknowledgement makes of it.
+/// Repeat times that the deviation is drawn over, from a tenth of a blast to a hundred blasts:
+/// section 3.2.2 has Tr "much larger" than what a negative acknowledgement makes of it.
 const TRS_MS: [f64; 7] = [17.3, 54.7, 173.0, 547.0, 1730.0, 5470.0, 17300.0];
-/// How often a packet is lost there: flat in figure 5.
+/// Probability of a loss there: flat in figure 5.
 const TRS_PN: f64 = 1e-4;
 /// Failures there: with Tr of a hundred blasts two in 65 make up nearly all of the deviation.
 const TRS_FAILURES: f64 = 200_000.0;
@@ -66,7 +66,7 @@ fn error_rates() -> Vec<f64> {
     (0..=20).map(|n| libm::pow(10.0, -6.0 + f64::from(n) / 4.0)).collect()
 }
 
-/// What hosts cost whose copies take these times, with this many buffers each way.
+/// Costs of hosts whose copies take these times, with this many buffers each way.
 pub fn costs(times: &Times, send_buffers: u32, latency: Duration) -> Costs {
     // A straight line through the copies of 1024 and of 64 bytes.
     let kilobyte_ms = (times.c - times.ca) / (1024.0 - 64.0) * 1000.0;

@@ -26,7 +26,7 @@ const LAST: u64 = 1 << 63;
 /// A transfer that takes longer has not ended.
 const END: Time = Time::from_millis(100_000_000);
 
-/// How data is acknowledged (figure 1).
+/// Way in which data is acknowledged (figure 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Each packet before the next is sent.
@@ -40,11 +40,11 @@ pub enum Mode {
 /// A transfer between two hosts.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// How data is acknowledged.
+    /// Way in which data is acknowledged.
     pub mode: Mode,
     /// Packets, 1 to [`PACKETS_MAX`].
     pub packets: u32,
-    /// What both hosts cost.
+    /// Costs of both hosts.
     pub costs: Costs,
     /// From one to the other.
     pub delay: Duration,
@@ -56,12 +56,12 @@ pub struct Transfer {
     pub repeat_after: Duration,
 }
 
-/// What came of a transfer.
+/// Result of a transfer.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// From its beginning until its sender has the last acknowledgement.
     pub elapsed: Duration,
-    /// What sender and receiver have worked.
+    /// Work of the sender and of the receiver.
     pub work: [Vec<Work>; 2],
 }
 
@@ -121,7 +121,7 @@ struct Sender {
     packets: u32,
     error_free: [Duration; 2],
     repeat_after: Duration,
-    /// What this round has yet to send.
+    /// Packets that this round has yet to send.
     unsent: VecDeque<u32>,
     /// The last of the round, which asks for an answer.
     last: u32,

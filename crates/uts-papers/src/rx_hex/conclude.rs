@@ -1,4 +1,4 @@
-//! What follows from the units for the paper's figures.
+//! Findings from the units for the paper's figures.
 
 use super::draw::sequence;
 use super::session::{Session, mean, median};
@@ -8,7 +8,7 @@ use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results};
 use anyhow::Result;
 
-/// What figures 2, 3 and 4 publish, by the columns of a queue's unit.
+/// Published values of figures 2, 3 and 4, by the columns of a queue's unit.
 const PUBLISHED: [(&str, &str, f64); 4] = [
     ("highest", "figure 2, highest packet", 28.0),
     ("transmissions-2", "figure 3, transmissions", 4798.0),
@@ -109,7 +109,7 @@ fn queues(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     two_repeats(results, conclusion)
 }
 
-/// Whether any queue gives figure 13's two repeats.
+/// Checks if any queue gives figure 13's two repeats.
 fn two_repeats(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let (mut twos, mut all) = (0.0, Vec::new());
     for queue in QUEUES {
@@ -165,7 +165,7 @@ fn middle(results: &Results, unit: &str, column: &str) -> Result<f64> {
     Ok(median(results.column(unit, column)?.iter().copied()))
 }
 
-/// How far the runs with other delays are apart.
+/// Range of the runs with other delays, in words.
 fn range(results: &Results, unit: &str, column: &str) -> Result<String> {
     let (low, high) = ends(results.column(unit, column)?);
     Ok(format!("{low:.0} to {high:.0}"))
@@ -479,7 +479,7 @@ fn figure_12(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     Ok(())
 }
 
-/// What the picture of figure 13 is cut off at, for all that stand beside it.
+/// Seconds at which the picture of figure 13 is cut off, for all that stand beside it.
 const SIDE_S: f64 = 300.0;
 
 fn figure_13(results: &Results, conclusion: &mut Conclusion) -> Result<()> {

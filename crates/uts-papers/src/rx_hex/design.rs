@@ -1,4 +1,4 @@
-//! How a sender works: the mechanisms of the library that it is made of, and what these leave open.
+//! Design of a sender: the mechanisms of the library that it is made of, and what these leave open.
 
 use anyhow::{Result, anyhow};
 use core::time::Duration;
@@ -15,9 +15,9 @@ pub const ASKS_EVERY: u64 = 4;
 pub struct Design {
     /// Its mechanisms.
     pub profile: Profile,
-    /// Whether an acknowledgement also starts the time-outs anew of what is in flight.
+    /// An acknowledgement also starts the time-outs anew of what is in flight.
     pub restarts: bool,
-    /// What it measures.
+    /// Transmissions whose round trips it measures.
     pub samples: Samples,
     /// Round trips that transfers before this have measured; without any, the first time-out is
     /// [`FIRST_TIMEOUT`].

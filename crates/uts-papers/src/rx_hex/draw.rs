@@ -1,4 +1,4 @@
-//! How the figures are drawn: packet number against time, repeats in another colour.
+//! Drawing of the figures: packet number against time, repeats in another colour.
 
 use super::session::Session;
 use crate::looks::{INKS, Words, look};

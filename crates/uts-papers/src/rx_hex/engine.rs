@@ -13,12 +13,12 @@ const END_BYTES: u32 = 2;
 /// Header, frame and seal of the engine take so much more of a full packet than Rx's header does.
 const BEYOND_RX_BYTES: u32 = 8;
 
-/// What packets of the engine are charged for.
+/// Bytes that packets of the engine are charged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// Their own length.
     Length,
-    /// What they carry: a packet with 520 bytes of the transfer has 576, as in the paper.
+    /// Bytes that they carry: a packet with 520 bytes of the transfer has 576, as in the paper.
     Carried,
 }
 

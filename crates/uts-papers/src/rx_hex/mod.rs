@@ -28,8 +28,8 @@ use world::{Line, Outcome, Session, over_ethernet, over_line};
 /// sizes of [`QUEUES`] that stop figure 2 where the paper's does, it is the nearest to figures 3
 /// and 4.
 pub const QUEUE_PACKETS: u32 = 41;
-/// What is tried for it. A window of 1500-byte packets is 45 fragments, and overflows it (section
-/// 1.3).
+/// Sizes that are tried for it. A window of 1500-byte packets is 45 fragments, and overflows it
+/// (section 1.3).
 pub const QUEUES: core::ops::RangeInclusive<u32> = 24..=48;
 /// A transfer is given up after so long without an acknowledgement. The paper does not say. In its
 /// figure 2 more than 1400 packets have been sent by then.
@@ -226,7 +226,7 @@ fn one(line: &Line, design: Design, ip_bytes: u16) -> Result<Outcome> {
     outcomes.into_iter().next().context("one session was begun")
 }
 
-/// What figures 2, 3, 4 and 13 come to with this queue.
+/// Values of figures 2, 3, 4 and 13 with this queue.
 fn at_queue(queue_packets: u32) -> Result<Series> {
     let line = Line { queue_packets, ..Line::SLIP };
     let highest = one(&line, Design::fixed(seconds(2))?, LARGE)?.highest();

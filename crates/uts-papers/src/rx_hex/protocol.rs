@@ -34,7 +34,7 @@ pub struct Data {
     pub serial: u32,
     /// Which packet of the transfer, from 1.
     pub sequence: u32,
-    /// Whether it asks for an acknowledgement.
+    /// It asks for an acknowledgement.
     pub asks: bool,
 }
 
@@ -55,14 +55,14 @@ impl Data {
     }
 }
 
-/// What a receiver says.
+/// Acknowledgement of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// All packets before this have arrived.
     pub first: u32,
     /// The transmission that has asked.
     pub serial: u32,
-    /// Whether each packet from `first` on has arrived.
+    /// Arrivals from `first` on: true for a packet that has arrived.
     pub beyond: Vec<bool>,
 }
 

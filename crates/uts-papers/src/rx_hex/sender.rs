@@ -33,7 +33,7 @@ struct Transmissions {
     count: u32,
     first: (u32, Time),
     last: (u32, Time),
-    /// Whether the packet has arrived.
+    /// The packet has arrived.
     arrived: bool,
 }
 
@@ -51,7 +51,7 @@ impl Transmissions {
     }
 }
 
-/// What a sender has done.
+/// Log of a sender.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// Transmissions: when, which packet, and whether it was sent before.
@@ -62,7 +62,7 @@ pub struct Log {
     pub timeouts: Vec<(Time, Duration)>,
 }
 
-/// How a transfer stands.
+/// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It goes on.
@@ -99,13 +99,13 @@ pub struct Sender {
     /// Packets before this have arrived, and packets before that were sent.
     done_to: u32,
     sent_to: u32,
-    /// What is to be sent again.
+    /// Packets that are to be sent again.
     lost: BTreeSet<u32>,
     loss_at: Option<Time>,
     heard_at: Time,
-    /// What it has done.
+    /// Log of the transfer.
     pub log: Log,
-    /// How it stands.
+    /// State of the transfer.
     pub state: State,
 }
 
@@ -260,7 +260,7 @@ impl Sender {
         }
     }
 
-    /// What is in flight for too long is to be sent again.
+    /// Marks packets that are in flight for too long: they are to be sent again.
     fn find_losses(&mut self, now: Time) {
         let earliest = self.heard_at + self.timing.timeout(&self.rtt);
         if self.restarts && now < earliest {
@@ -339,7 +339,7 @@ impl Sender {
         Some(Data { serial: serial as u32, sequence, asks }.datagram(self.to, self.packet_bytes))
     }
 
-    /// Whether congestion control has room for a packet.
+    /// True if congestion control has room for a packet.
     fn may_send(&self) -> bool {
         self.delivery.in_flight + u64::from(self.packet_bytes) <= self.congestion.window_bytes()
     }
@@ -362,8 +362,8 @@ impl Sender {
         }
     }
 
-    /// Whether a packet asks: every fourth that is sent, and the last of the transfer. So does one
-    /// that is alone in flight and that nothing may follow: otherwise nothing would be
+    /// True if a packet asks: every fourth that is sent, and the last of the transfer. So does a
+    /// packet that is alone in flight and that nothing may follow: otherwise nothing would be
     /// acknowledged.
     fn asks(&mut self, sequence: u32) -> bool {
         let is_alone = self.ledger.eliciting() == 0 && u64::from(self.sent_to) >= self.limit();
@@ -415,7 +415,7 @@ mod tests {
         Sender::new(design, to, (40, 520), Time::ZERO, Duration::from_secs(60)).expect("a sender")
     }
 
-    /// What it sends now, as sequence numbers.
+    /// Sequence numbers that it sends now.
     fn sends(sender: &mut Sender, now: Time) -> Vec<u32> {
         let before = sender.log.sent.len();
         while sender.poll_transmit(now).is_some() {}

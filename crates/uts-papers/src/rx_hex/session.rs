@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         self.points(true).into_iter().map(|(at, _)| at).filter(|at| (from..to).contains(at)).collect()
     }
 
-    /// How often something was sent again.
+    /// Number of packets that were sent again.
     pub fn repeated(&self) -> f64 {
         self.points(true).len() as f64
     }
@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
         self.packets * self.ip_bytes * 8.0 / self.took()
     }
 
-    /// How often each packet was sent that was first sent within these seconds.
+    /// Number of transmissions of each packet that was first sent within these seconds.
     pub fn counts_of(&self, from: f64, to: f64) -> Vec<f64> {
         let mut counts = std::collections::BTreeMap::new();
         for (_, packet) in self.points(false).into_iter().filter(|(at, _)| (from..to).contains(at)) {

@@ -31,7 +31,7 @@ pub struct Line {
     pub mtu_bytes: u32,
     /// Packets that wait in the gateway, the one on the line included.
     pub queue_packets: u32,
-    /// How long a bit is on the way.
+    /// Time that a bit is on the way.
     pub delay: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Line {
 pub struct Session {
     /// When it begins.
     pub begins: Duration,
-    /// How it sends.
+    /// Design of its sender.
     pub design: Design,
     /// Bytes of an IP packet, headers included.
     pub ip_bytes: u16,
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-/// What came of a transfer.
+/// Outcome of a transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Packets of the transfer.
@@ -97,9 +97,9 @@ pub struct Outcome {
     pub ip_bytes: u16,
     /// When it began.
     pub begins: Time,
-    /// What the sender did.
+    /// Log of the sender.
     pub log: Log,
-    /// How it stands at the end.
+    /// State of the transfer at the end.
     pub state: State,
     /// When transmissions arrived that the receiver had no need of.
     pub duplicates: Vec<Time>,

@@ -20,7 +20,7 @@ pub struct CoDel {
     pub target_ns: u64,
     /// A worst-case round trip, in nanoseconds; at least the target and at most an hour.
     pub interval_ns: u64,
-    /// Whether packets that can be marked are, instead of being dropped.
+    /// Packets that allow it are marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -80,7 +80,7 @@ impl CoDel {
     }
 }
 
-/// What the packet before this one met, if the same departure has brought both here.
+/// Fate of the packet before this one, if the same departure has brought both here.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Before {
     #[default]

@@ -142,7 +142,7 @@ impl TryFrom<String> for Discipline {
     }
 }
 
-/// What a discipline decides about a packet.
+/// Decision of a discipline about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass { marked: bool },
@@ -245,7 +245,7 @@ pub(crate) struct Transmitter<T> {
     discipline: Box<dyn QueueDiscipline>,
     packets: VecDeque<Queued<T>>,
     bytes: u64,
-    /// Whether the head packet is being transmitted.
+    /// The head packet is being transmitted.
     started: bool,
 }
 

@@ -34,9 +34,9 @@ pub struct Red {
     pub max_p: f64,
     /// Weight of a new sample in the average, above 0 to 1.
     pub weight: f64,
-    /// Whether the probability rises from `max_p` at `max` to 1 at twice `max`, instead of at once.
+    /// The probability rises from `max_p` at `max` to 1 at twice `max`, instead of at once.
     pub gentle: bool,
-    /// Whether packets that can be marked are, instead of being dropped.
+    /// Packets that allow it are marked instead of dropped.
     pub ecn: bool,
 }
 

@@ -61,7 +61,7 @@ impl Trace {
         &self.times_ms
     }
 
-    /// How long it takes until it repeats, in milliseconds.
+    /// Time after which it repeats, in milliseconds.
     pub fn duration_ms(&self) -> u32 {
         self.times_ms.last().copied().unwrap_or(1)
     }
@@ -126,7 +126,7 @@ pub enum Opportunities {
     File {
         /// The file's name, without white space and `;`.
         name: String,
-        /// What it holds, once it has been read.
+        /// Trace in the file, once it has been read.
         trace: Option<Arc<Trace>>,
     },
     /// From a generator.

@@ -1,4 +1,4 @@
-//! What a link tells of each packet's way through its queue.
+//! Reports of a link on each packet's way through its queue.
 
 use uts_path::{Direction, DropReason, Link, LinkConfig, Passage, Path, PathConfig};
 

@@ -59,7 +59,8 @@ fn the_slower_of_router_and_line_decides_the_rate() {
     }
 }
 
-/// What the transmit queue cannot take is dropped there, and its sojourn begins as it comes there.
+/// Packets that the transmit queue cannot take are dropped there, and sojourns begin as packets
+/// come there.
 #[test]
 fn the_queue_behind_drops_and_counts_by_itself() {
     let mut link = link("receive=8p,1ms rate=2500kbit buffer=2p");

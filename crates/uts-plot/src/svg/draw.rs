@@ -15,7 +15,7 @@ const SMALL_SIZE: f64 = 12.0;
 const LINE: f64 = 17.0;
 /// Between two panels.
 const GAP: f64 = 18.0;
-/// How far marks may reach over the edge of a panel.
+/// Distance to which marks may reach over the edge of a panel.
 const OVER: f64 = 5.0;
 const MARK_RADIUS: f64 = 3.4;
 const NUMBER_RADIUS: f64 = 8.0;

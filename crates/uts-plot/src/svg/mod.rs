@@ -38,7 +38,7 @@ pub const PAGE: Ink = Ink { name: "page", light: "#ffffff", dark: "#14171a" };
 /// Numbered instants.
 pub const NUMBERED: Ink = Ink { name: "mark", light: "#7a2fa0", dark: "#cf94ee" };
 
-/// How points are marked.
+/// Shape of the marks of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A filled circle.
@@ -59,14 +59,14 @@ pub enum Shape {
     Frame,
 }
 
-/// What a line or a mark looks like, the same wherever it stands for the same thing.
+/// Look of a line or a mark, the same wherever it stands for the same thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// Its colour.
     pub ink: Ink,
     /// As `stroke-dasharray`; empty for a whole line.
     pub dash: &'static str,
-    /// How its points are marked.
+    /// Shape of the marks of its points.
     pub shape: Shape,
     /// Width of its line.
     pub width: f64,
@@ -96,25 +96,25 @@ pub enum Mark {
     Line {
         /// From left to right.
         points: Vec<(f64, f64)>,
-        /// How it looks.
+        /// Look of the line.
         look: Look,
-        /// Whether by steps.
+        /// It goes by steps.
         stepped: bool,
     },
     /// Marked points, each with what it says when pointed at.
     Points {
         /// Where.
         points: Vec<(f64, f64)>,
-        /// What each says.
+        /// Text for each point.
         hints: Vec<String>,
-        /// How they look.
+        /// Look of the points.
         look: Look,
     },
     /// Many small dots.
     Dots {
         /// Where.
         points: Vec<(f64, f64)>,
-        /// How they look.
+        /// Look of the dots.
         look: Look,
         /// Their radius, in pixels.
         size: f64,
@@ -127,7 +127,7 @@ pub enum Mark {
         low: f64,
         /// Its upper end.
         high: f64,
-        /// How it looks.
+        /// Look of the bar.
         look: Look,
     },
     /// A bar from 0, or from the foot of a logarithmic axis.
@@ -138,9 +138,9 @@ pub enum Mark {
         to: f64,
         /// Its end.
         y: f64,
-        /// How it looks.
+        /// Look of the bar.
         look: Look,
-        /// What it says.
+        /// Text that it shows when pointed at.
         hint: String,
     },
     /// A box of repetitions.
@@ -149,11 +149,11 @@ pub enum Mark {
         from: f64,
         /// Its right side.
         to: f64,
-        /// What it shows.
+        /// Quartiles that it shows.
         quartiles: Quartiles,
-        /// How it looks.
+        /// Look of the box.
         look: Look,
-        /// What it says.
+        /// Text that it shows when pointed at.
         hint: String,
     },
     /// A vertical line down, with a name on top where there is room.
@@ -162,7 +162,7 @@ pub enum Mark {
         x: f64,
         /// Its name.
         label: String,
-        /// How it looks.
+        /// Look of the line.
         look: Look,
     },
 }
@@ -170,9 +170,9 @@ pub enum Mark {
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, and in which unit.
+    /// Name of the quantity that it shows, and its unit.
     pub label: String,
-    /// How.
+    /// Scale of its values.
     pub scale: Scale,
 }
 
@@ -181,13 +181,13 @@ pub struct Axis {
 pub struct Panel {
     /// Its vertical axis.
     pub y: Axis,
-    /// What is in it, from back to front.
+    /// Marks that are in it, from back to front.
     pub marks: Vec<Mark>,
     /// Height of its rectangle.
     pub height: f64,
 }
 
-/// How an entry of the legend is shown.
+/// Swatch of an entry of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swatch {
     /// A line without marks.
@@ -203,22 +203,22 @@ pub enum Swatch {
 /// An entry of the legend.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it names.
+    /// Name of the look.
     pub label: String,
-    /// What that looks like.
+    /// Look that it names.
     pub look: Look,
-    /// How it is shown.
+    /// Swatch that it is shown by.
     pub swatch: Swatch,
 }
 
 /// A picture: a title, a legend, and panels one above the other that share their horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// What it shows.
+    /// Title above it.
     pub title: String,
     /// On which path, for which workload.
     pub subtitle: String,
-    /// What a screen reader says of it.
+    /// Text that a screen reader says of it.
     pub description: String,
     /// Names for looks.
     pub legend: Vec<Entry>,

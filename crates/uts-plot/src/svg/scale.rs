@@ -2,7 +2,7 @@
 
 use super::text::plain;
 
-/// How an axis spreads its values.
+/// Scale by which an axis spreads its values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
     /// Evenly.

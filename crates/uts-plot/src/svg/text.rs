@@ -1,4 +1,4 @@
-//! How wide text is, and how numbers are written.
+//! Width of text, and the text of numbers.
 
 /// Widths of printable ASCII in thousandths of the size: the larger of Helvetica's (Adobe's font
 /// metrics, which Arial and Liberation Sans share) and DejaVu Sans', which is the widest that

@@ -15,8 +15,8 @@ use uts_record::samples::{Latency, SampleRow};
 /// Points of a line: its body evenly by rank, and its tail in full.
 const BODY_POINTS: usize = 240;
 const TAIL_POINTS: usize = 60;
-/// What matters is the share that misses its deadline. If it is at most this, slack gets a
-/// logarithmic axis.
+/// Share of missed deadlines up to which slack gets a logarithmic axis: the missed share is what
+/// matters.
 const RARE: f64 = 0.25;
 /// A logarithmic axis is chosen unasked if the middle of the latencies spans so much.
 const LOG_FROM: f64 = 20.0;
@@ -24,9 +24,9 @@ const LOG_FROM: f64 = 20.0;
 /// Messages of one transport at one place.
 #[derive(Clone, Debug, Default)]
 struct Messages {
-    /// What arrived: latency or slack in milliseconds, ascending once all are read.
+    /// Latency or slack of messages that arrived, in milliseconds, ascending once all are read.
     arrived: Vec<f64>,
-    /// How many did not arrive.
+    /// Number of messages that did not arrive.
     lost: usize,
     /// Those with a deadline, and those of them that met it.
     due: usize,

@@ -8,19 +8,19 @@ use uts_plot::svg::Look;
 
 /// One figure of the page.
 pub(super) struct Chart {
-    /// What it shows.
+    /// Title above the picture.
     pub title: String,
     /// The picture.
     pub svg: String,
-    /// What must be known to read it.
+    /// Text without which it cannot be read.
     pub caption: String,
-    /// What it was drawn from.
+    /// Values that it was drawn from.
     pub data: Data,
     /// Series to look at more closely.
     pub zoom: Option<Zoom>,
     /// Sentences below it, numbered.
     pub notes: Vec<String>,
-    /// Whether it needs the width of the page.
+    /// It needs the width of the page.
     pub is_wide: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Chart {
 pub(super) struct Data {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Datum>>,
-    /// Whether it is short enough to be read.
+    /// It is short enough to be read.
     pub is_shown: bool,
 }
 

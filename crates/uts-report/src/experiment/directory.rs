@@ -110,7 +110,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// What was missing or wrong, one sentence each.
+    /// Problems that were found, a sentence each.
     pub(super) fn problems(&self) -> Vec<String> {
         self.problems.borrow().clone()
     }
@@ -143,12 +143,12 @@ impl Directory {
         self.dimensions.get(dimension).map_or(&self.names, |d| &d.values)
     }
 
-    /// What a dimension is called.
+    /// Name of a dimension.
     pub(super) fn title(&self, dimension: usize) -> &str {
         self.dimensions.get(dimension).map_or("transport", |d| &d.name)
     }
 
-    /// Whether a dimension is that of a sweep.
+    /// True if a dimension belongs to a sweep.
     pub(super) fn is_sweep(&self, dimension: usize) -> bool {
         self.dimensions.get(dimension).is_some_and(|d| matches!(d.kind, Kind::Sweep(_)))
     }
@@ -187,7 +187,7 @@ impl Directory {
         })
     }
 
-    /// Whether a run left samples of a kind.
+    /// True if a run left samples of a kind.
     pub(super) fn has_samples(&self, run: &Run, file: &str) -> bool {
         self.samples_path(run, file).is_file()
     }
@@ -427,7 +427,7 @@ pub(super) fn some(names: &[String]) -> String {
     }
 }
 
-/// How many runs ended in which way; `None` for those that have not.
+/// Number of runs in each state; `None` is the state of runs that have not ended.
 pub(super) fn tally(runs: &[Run]) -> BTreeMap<Option<RunStatus>, usize> {
     let mut counts = BTreeMap::new();
     for run in runs {

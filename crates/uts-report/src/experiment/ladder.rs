@@ -140,7 +140,7 @@ fn ladder(directory: &Directory, plot: &Plot, place: &Place, runs: &[&Run]) -> O
     Some(Chart { title, svg: picture.svg(), caption, data, zoom: None, notes: Vec::new(), is_wide: true })
 }
 
-/// What kinds of lines a picture has.
+/// Kinds of lines that a picture has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kinds {
     has_new: bool,
@@ -198,7 +198,7 @@ fn draw(passage: &Passage, end: usize, delay_s: f64, until_s: f64, has_head: boo
     }
 }
 
-/// How long most packets of an end take, in seconds.
+/// Median of the times that an end's packets take, in seconds.
 fn delay(passages: &[Passage]) -> f64 {
     let mut delays: Vec<f64> =
         passages.iter().filter_map(|passage| Some(passage.arrived_s? - passage.sent_s)).collect();

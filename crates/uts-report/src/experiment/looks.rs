@@ -38,7 +38,7 @@ pub(super) const OTHERS: [Look; 9] = [
 ];
 const DASHES: [&str; 4] = ["", "10 4", "4 2", "1.5 2"];
 
-/// What each transport looks like.
+/// Look of each transport.
 pub(super) struct Looks {
     by_who: Vec<Look>,
 }
@@ -86,7 +86,7 @@ pub(super) fn inks() -> Vec<Ink> {
     OWN.iter().chain(&OTHERS).map(|look| look.ink).collect()
 }
 
-/// Whether a transport is UTS, by the file or else by its name.
+/// True if a transport is UTS, by the file or else by its name.
 pub(super) fn is_uts(directory: &Directory, transport: &str) -> bool {
     let kind =
         directory.entry("transport", transport).and_then(|t| t.get("kind")).and_then(toml::Value::as_str);

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Matrices of a plot, if sweeps make several.
 const SHEETS_MAX: usize = 6;
 
-/// What a transport did in a cell.
+/// Figures of a transport in a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub who: usize,
-    /// Whether it is UTS, in whatever variant.
+    /// It is UTS, in whatever variant.
     pub is_uts: bool,
     /// Of the runs that have a figure.
     pub mean: Option<Mean>,
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub remark: String,
     /// Its distance from the best, if both have a figure.
     pub behind: Option<Distance>,
-    /// How it stands beside the best; nothing if it has no figure.
+    /// Standing beside the best; nothing if it has no figure.
     pub standing: Option<Standing>,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Cell {
 
 /// One page: all workloads by all paths, for one value of each sweep.
 pub(super) struct Matrix {
-    /// What is the same in all cells, in words; empty if that need not be said.
+    /// Settings that all cells share, in words; empty if they need not be said.
     pub setting: String,
-    /// What rows and columns are: usually workloads and paths.
+    /// Names of the dimensions of rows and columns: usually workloads and paths.
     pub axes: [String; 2],
     pub rows: Vec<String>,
     pub columns: Vec<String>,
@@ -147,7 +147,7 @@ impl<'a> Figures<'a> {
         figures.iter().find(|(name, ..)| *name == measure).map(|(_, value, unit)| (*value, *unit))
     }
 
-    /// Whether a run did all that its workload asks.
+    /// True if a run did all that its workload asks.
     fn is_complete(&self, run: &str, kind: &str, measure: &str) -> bool {
         self.get(run, measure).is_some()
             && match kind {
@@ -306,14 +306,14 @@ impl Cell {
         self.entries.iter().find(|e| Some(e.who) == who)
     }
 
-    /// Whether an entry can win or lose: another has a figure too. For UTS, another that is not
+    /// True if an entry can win or lose: another has a figure too. For UTS, another that is not
     /// UTS.
     pub(super) fn is_contested(&self, entry: &Entry) -> bool {
         self.entries.iter().any(|e| e.mean.is_some() && e.who != entry.who && !(e.is_uts && entry.is_uts))
     }
 
-    /// Whether an entry is the best, and not only the first among equals or among those that are
-    /// not told apart.
+    /// True if an entry is the best, and not only the first of several that are equal or not told
+    /// apart.
     pub(super) fn is_won_by(&self, entry: &Entry) -> bool {
         let next = self.entries.get(1).filter(|e| e.mean.is_some());
         self.best().is_some_and(|best| best.who == entry.who)
@@ -337,7 +337,7 @@ impl Matrix {
         self.cells.iter().find(|c| c.row == row && c.column == column)
     }
 
-    /// How UTS stands in all cells.
+    /// Tally of UTS over all cells.
     pub(super) fn tally(&self) -> Tally {
         Tally::of(self.cells.iter().map(|cell| cell.verdict))
     }

@@ -27,7 +27,7 @@ pub(super) fn sheet(directory: &Directory, matrix: &Matrix, number: usize) -> St
     html
 }
 
-/// What stands behind it: where UTS is not the best, and every transport in every cell.
+/// Details behind it: where UTS is not the best, and every transport in every cell.
 pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, number: usize) -> String {
     let mut html = String::from("<section class=\"behind\">");
     if let Some(uts) = matrix.uts {
@@ -74,7 +74,8 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// What is won is said of the cells that could be lost, and what is lost as plainly as what is won.
+/// Sentences on UTS in all cells. Wins are counted among the cells that could be lost, and losses
+/// are told as plainly as wins.
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
     let tally = matrix.tally();
     let (cells, contested) = (tally.cells(), tally.contested());

@@ -1,5 +1,4 @@
-//! How the figures were made: set-up, seeds, machine, versions, and which runs do not count and
-//! why.
+//! Origin of the figures: set-up, seeds, machine, versions, and which runs do not count and why.
 
 use super::directory::{Directory, Kind, Run, RunStatus, some, tally};
 use super::quantity::three_digits;

@@ -44,17 +44,16 @@ const PLACES_UNASKED: usize = 8;
 /// The kinds of `[[plot]]` that a report knows.
 pub const PLOT_KINDS: [&str; plot::KINDS.len()] = plot::KINDS;
 
-/// What a report was written to, and what was wrong with the directory.
+/// Page that was written, and problems of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The page.
     pub page: PathBuf,
-    /// What was missing or wrong but did not prevent a report, a sentence each. The page shows it
-    /// too.
+    /// Problems that did not prevent a report, a sentence each. The page shows them too.
     pub problems: Vec<String>,
 }
 
-/// Whether a directory is one of an experiment.
+/// True if a directory has an experiment in it.
 pub fn is_experiment(dir: &Path) -> bool {
     dir.join(PLAN_FILE).exists()
 }
@@ -110,7 +109,7 @@ pub fn check_plot(plot: &serde_json::Map<String, serde_json::Value>) -> Result<(
     Plot::read(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
 }
 
-/// What one plot became.
+/// Part of the page that a plot became.
 enum Part {
     Charts(Vec<Chart>),
     Matrices(Vec<matrix::Matrix>),
@@ -147,7 +146,7 @@ fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> 
     Ok(Part::Charts(charts))
 }
 
-/// What is shown if the file does not say: from what there is.
+/// Plots of a directory whose file names none, by the dimensions and samples that it has.
 fn usual(directory: &Directory) -> Vec<Plot> {
     let mut plots = Vec::new();
     let count = |kind| {

@@ -16,7 +16,7 @@ const TEMPLATE: &str = include_str!("../../assets/experiment.html");
 const OWN_CSS: &str = include_str!("../../assets/experiment.css");
 const JS: &str = include_str!("../../assets/experiment.js");
 
-/// What the page's script needs.
+/// Data of the page's script.
 #[derive(Default, Serialize)]
 struct Store<'a> {
     /// The start of downloads' names.

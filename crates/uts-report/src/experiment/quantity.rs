@@ -1,4 +1,4 @@
-//! What measures are called, in which unit they are shown, and which way is better.
+//! Names of measures, the units in which they are shown, and which way is better.
 
 use uts_plot::svg::plain;
 
@@ -62,7 +62,7 @@ const QUANTILES: [(&str, &str); 7] = [
 /// Shares of 1 that read better as percentages.
 const PERCENTAGES: [&str; 3] = ["goodput_share", "in_time", "loss"];
 
-/// How a measure is shown whose greatest value is about `max`.
+/// Name, unit and scale of a measure whose greatest value is about `max`.
 pub(super) fn quantity(measure: &str, unit: &str, max: f64) -> Quantity {
     let split = QUANTILES.iter().find_map(|(end, words)| Some((measure.strip_suffix(end)?, Some(*words))));
     let (stem, words) = split.unwrap_or((measure, None));

@@ -1,4 +1,4 @@
-//! What a run recorded against time, as curves in the units of the data.
+//! Records of a run against time, as curves in the units of the data.
 
 use super::cdf::latencies;
 use super::directory::{Directory, Run};
@@ -14,10 +14,10 @@ use uts_record::samples::{Delivered, Latency, Queue, SampleRow, Sequence, Window
 /// Goodput is averaged over such a part of the time that is shown.
 pub(super) const BINS: f64 = 120.0;
 
-/// What was repeated or lost, whichever end sent it.
+/// Ink of what was repeated or lost, whichever end sent it.
 pub(super) const LOST: Ink = Ink { name: "fault", light: "#d4145a", dark: "#ff6f9f" };
 
-/// What is recorded against time, from top to bottom.
+/// Records against time, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recorded {
     Sequence,
@@ -40,7 +40,7 @@ const ALL: [(&str, Recorded); 7] = [
 ];
 
 impl Recorded {
-    /// What it is called, the unit of its data, and the file that it is in.
+    /// Name of the record, the unit of its data, and the file that it is in.
     pub(super) fn about(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Recorded::Sequence => ("Sequence number", "bytes", Sequence::FILE),

@@ -6,7 +6,7 @@ use super::plot::Plot;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a picture was restricted to.
+/// Selection that a picture was restricted to.
 pub(super) struct Selection {
     /// For each dimension the values; all if `None`.
     places: Vec<Option<Vec<usize>>>,
@@ -42,7 +42,7 @@ impl Selection {
         Ok(Selection { places, who, repetition: plot.repetition })
     }
 
-    /// Whether it is about a transport at a place.
+    /// True if it is about a transport at a place.
     pub(super) fn admits(&self, directory: &Directory, place: &Place, who: usize) -> bool {
         let is_here =
             |(wanted, at): (&Option<Vec<usize>>, &usize)| wanted.as_ref().is_none_or(|w| w.contains(at));
@@ -232,7 +232,7 @@ pub(super) fn place_in_words(directory: &Directory, place: &Place, without: &[us
     rest.join(", ")
 }
 
-/// What the experiment file says of a path (of each, for a chain), as "bottleneck: rate 5mbit,
+/// Settings of a path (of each, for a chain) in the experiment file, as "bottleneck: rate 5mbit,
 /// delay 10ms".
 pub(super) fn path_in_words(directory: &Directory, place: &Place) -> Option<String> {
     let name = directory.value(place, directory.dimension(&Kind::Path));

@@ -9,7 +9,7 @@ pub(super) const CONFIDENCE: f64 = 0.95;
 /// Several repetitions of one measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mean {
-    /// How many.
+    /// Number of repetitions.
     pub n: usize,
     /// Their mean.
     pub mean: f64,

@@ -27,14 +27,14 @@ struct Line {
     values: BTreeMap<usize, Vec<f64>>,
 }
 
-/// What is drawn of one place.
+/// View of one place, as it is drawn.
 struct View<'a> {
     directory: &'a Directory,
     plot: &'a Plot,
     measure: &'a str,
     place: &'a Place,
     lines: &'a [Line],
-    /// What the lines are.
+    /// Dimension of the lines.
     series: usize,
     /// Dimensions that the picture spreads.
     without: Vec<usize>,
@@ -79,7 +79,7 @@ pub(super) fn tables(directory: &Directory, looks: &Looks, plot: &Plot) -> Resul
     Ok(charts)
 }
 
-/// What the groups of bars are; `None` if each bar stands for itself.
+/// Dimension of the groups of bars; `None` if each bar stands for itself.
 fn bars_axis(directory: &Directory, plot: &Plot) -> Result<Option<usize>> {
     let series = lines_of(directory, plot)?;
     let paths = directory.dimension(&Kind::Path);
@@ -161,7 +161,7 @@ fn without_sweeps(directory: &Directory, place: &Place) -> Place {
     place.iter().enumerate().map(|(at, value)| if is_free(at) { 0 } else { *value }).collect()
 }
 
-/// What is asked for, or else the measure by which each workload is judged.
+/// Measures that are asked for, or else the measure by which each workload is judged.
 fn measures(directory: &Directory, plot: &Plot) -> Vec<(String, Option<String>)> {
     if !plot.y.is_empty() {
         return plot.y.iter().map(|y| (y.clone(), None)).collect();
@@ -244,7 +244,7 @@ fn sweep_axis(view: &View<'_>, x: usize) -> (Axis, Vec<f64>) {
     (Axis { label: name, scale }, places)
 }
 
-/// Whether an index of a sweep stands for runs that it does not concern.
+/// True if an index of a sweep stands for runs that it does not concern.
 fn is_none(directory: &Directory, x: usize, index: usize) -> bool {
     directory.is_sweep(x) && directory.values(x).get(index).is_some_and(String::is_empty)
 }

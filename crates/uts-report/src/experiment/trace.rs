@@ -263,7 +263,7 @@ fn cut(all: &mut Vec<Curves>, from: f64, to: f64) {
     all.retain(|c| !c.curves.is_empty());
 }
 
-/// What is written beside a picture.
+/// Words beside a picture.
 struct Words {
     title: String,
     subtitle: String,

@@ -1,4 +1,4 @@
-//! How a transport compares with the best of a cell, and UTS with the others. Only if another
+//! Comparison of a transport with the best of a cell, and of UTS with the others. Only if another
 //! transport has a figure too, can anything be won or lost.
 
 use super::matrix::Entry;
@@ -11,7 +11,7 @@ const PAR_POINTS: f64 = 1.0;
 /// So improbable a difference must be by chance before it counts.
 const SIGNIFICANT: f64 = 0.05;
 
-/// How a figure stands beside the best.
+/// Standing of a figure beside the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is the best, or so close that it makes no difference.
@@ -22,7 +22,7 @@ pub(super) enum Standing {
     Behind,
 }
 
-/// How far apart two figures are.
+/// Distance of two figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Distance {
     /// As the factor by which the better one is better, 1 or more.
@@ -59,7 +59,7 @@ impl Distance {
     }
 }
 
-/// How UTS stands in a cell.
+/// Verdict on UTS in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// Better than every other, and so by the test.
@@ -149,7 +149,7 @@ fn standing(best: &Entry, other: &Entry, distance: Option<Distance>) -> Option<S
     })
 }
 
-/// How UTS stands among entries that have been compared.
+/// Verdict on UTS among entries that have been compared.
 pub(super) fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<usize>) -> Verdict {
     let Some(best) = entries.first().filter(|e| e.mean.is_some()) else { return Verdict::Empty };
     if !entries.iter().any(|e| e.mean.is_some() && !e.is_uts) {

@@ -1,4 +1,4 @@
-//! What mechanisms cost: work that a packet is only when the profile that it was built under has
+//! Costs of mechanisms: work that a packet is only when the profile that it was built under has
 //! them.
 
 use super::Cost;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use uts_engine::Direction;
 use uts_functions::{Function, Profile, library};
 
-/// What a mechanism adds to the work of each packet.
+/// Costs that a mechanism adds to the work of each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MechanismCost {
     /// Its function.
@@ -25,7 +25,7 @@ impl MechanismCost {
         MechanismCost { function, number, send: cost, receive: cost }
     }
 
-    /// What all mechanisms of a profile add to the work of a packet of `bytes`, as paths are
+    /// Time that all mechanisms of a profile add to the work of a packet of `bytes`, as paths are
     /// offered them, in a direction of data.
     pub fn total(costs: &[MechanismCost], profile: &Profile, direction: Direction, bytes: usize) -> Duration {
         let is_in_use = |cost: &&MechanismCost| profile.get(cost.function).number == cost.number;

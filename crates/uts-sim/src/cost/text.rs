@@ -19,13 +19,13 @@ const PROCESSES_MAX: u32 = 64;
 /// The range of a factor of load.
 const FACTOR: core::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
-/// What is wrong with the text of costs: where, and what was expected.
+/// Error in the text of costs: where, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {reason}")]
 pub struct CostTextError {
     /// The setting as written.
     pub at: String,
-    /// What is wrong with it.
+    /// Fault of the text there, in words.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! What sends and receives at an address of a network.
+//! Application that sends and receives at an address of a network.
 
 use crate::cost::MechanismCost;
 use crate::packet::{Datagram, Packet};
@@ -22,13 +22,13 @@ pub trait Application {
     /// When to call [`Application::handle_timeout`] next.
     fn poll_timeout(&mut self) -> Option<Time>;
 
-    /// Whether nodes may fragment what it sends. If not, what is too long for a path is lost there,
-    /// as packets are that say "don't fragment".
+    /// True if nodes may fragment what it sends. If not, a packet that is too long for a path is
+    /// lost there, as packets are that say "don't fragment".
     fn may_fragment(&self) -> bool {
         false
     }
 
-    /// What its mechanisms add to the work of a packet that it has sent last, or is to receive
+    /// Time that its mechanisms add to the work of a packet that it has sent last, or is to receive
     /// next, at these costs.
     fn mechanism_work(
         &self,

@@ -22,7 +22,7 @@ impl<A: Application> Network<A> {
         Ok(())
     }
 
-    /// What a node with costs has done so far.
+    /// Counters of a node with costs.
     pub fn host_counters(&self, node: Node) -> HostCounters {
         let machine = self.machines.get(node.index()).and_then(Option::as_ref);
         machine.map(|machine| machine.counters()).unwrap_or_default()
@@ -35,7 +35,7 @@ impl<A: Application> Network<A> {
         }
     }
 
-    /// What a node with costs has done since this was last asked, in the order of its ends.
+    /// Work of a node with costs since this was last asked, in the order of its ends.
     pub fn take_work(&mut self, node: Node) -> Vec<Work> {
         self.machine(node).map(Machine::take_work).unwrap_or_default()
     }
@@ -44,7 +44,7 @@ impl<A: Application> Network<A> {
         self.machines.get_mut(node.index())?.as_deref_mut()
     }
 
-    /// Whether the node of an application takes another datagram from it now. If not, the
+    /// True if the node of an application takes another datagram from it now. If not, the
     /// application is touched once it does.
     pub(super) fn takes_from(&mut self, id: AppId) -> bool {
         if self.machines.is_empty() {

@@ -14,7 +14,7 @@ use std::net::SocketAddrV4;
 use uts_functions::Time;
 use uts_path::Direction;
 
-/// How long parts of a packet wait for the others.
+/// Time that parts of a packet wait for the others.
 const REASSEMBLY_MAX: Duration = Duration::from_secs(30);
 /// Packets of which parts wait, at each node; the oldest gives way.
 const WAITING_MAX: usize = 256;
@@ -35,14 +35,14 @@ struct Parts {
     until: Time,
     /// The packet, of which each part knows all but its body.
     packet: Packet,
-    /// What has arrived: from and to, in the packet's bytes behind its IP header.
+    /// Ranges that have arrived: from and to, in the packet's bytes behind its IP header.
     ranges: Vec<(u16, u16)>,
     /// The end, once the last fragment is there.
     end: Option<u16>,
 }
 
 impl Parts {
-    /// Whether all of the packet has arrived.
+    /// True if all of the packet has arrived.
     fn is_whole(&mut self) -> bool {
         self.ranges.sort_unstable();
         let reached = self
@@ -108,8 +108,8 @@ impl<A: Application> Network<A> {
         self.offer(path, direction, packet);
     }
 
-    /// How many bytes a fragment has behind its IP header, if a packet must be fragmented and can
-    /// be: a multiple of 8.
+    /// Bytes that a fragment has behind its IP header, if a packet must be fragmented and can be: a
+    /// multiple of 8.
     fn room_for_fragments(&self, path: PathId, direction: Direction, packet: &Packet) -> Option<u16> {
         let config = self.paths[path.index()].0.config(direction);
         let mtu = config.mtu_bytes?.saturating_sub(config.overhead_bytes) as usize;

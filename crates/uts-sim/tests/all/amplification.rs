@@ -1,4 +1,4 @@
-//! What an unproved address gets: every short sequence of datagrams that may come from it, and of
+//! Answers to an unproved address: every short sequence of datagrams that may come from it, and of
 //! time.
 
 use core::time::Duration;
@@ -12,7 +12,7 @@ use uts_wire::packet::establishment::{EstablishmentHeader, Level, LongPacket, pa
 /// Steps of a sequence.
 const STEPS: u32 = 4;
 
-/// What is made of a client's first datagram, which is sent again.
+/// Use of a client's first datagram, which is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Whole,

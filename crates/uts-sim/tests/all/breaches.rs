@@ -48,8 +48,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// What becomes of a connection one end of which is sent these payloads; the server allows so many
-/// flows.
+/// Fate of a connection if an end of it is sent these payloads; the server allows so many flows.
 fn fate(to: usize, payloads: &[Vec<u8>], flows_max: u32) -> Option<CloseReason> {
     let mut config = EndpointConfig::default();
     config.accept.flows_max = flows_max;

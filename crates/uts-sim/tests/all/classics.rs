@@ -14,7 +14,7 @@ use uts_sim::transfer::Transfers;
 use uts_sim::world::SERVER;
 use uts_sim::{World, WorldConfig};
 
-/// What a profile did with a transfer.
+/// Figures of a transfer under a profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// Packets of data within 30 ms of the first: no report can have come.
@@ -25,12 +25,12 @@ struct Seen {
     took: f64,
     /// Packets of data that left while nothing arrived.
     in_outage: f64,
-    /// What of the transfer the receiver has in the end, 0 to 1.
+    /// Share of the transfer that the receiver has in the end, 0 to 1.
     share: f64,
 }
 
-/// What is carried: a run of bytes, or under profiles of messages the same in messages, which may
-/// be given up.
+/// Load of a transfer: a run of bytes, or under profiles of messages the same in messages, which
+/// may be given up.
 enum Load {
     Bytes(Transfers),
     Messages(Messages),
@@ -198,7 +198,7 @@ fn blasts_repeat_what_their_strategies_say() {
 
 /// A path, and what is looked at on it.
 struct View {
-    /// What protocols differ in, as their papers describe it.
+    /// Differences of protocols, as their papers describe them.
     words: &'static str,
     loss: &'static str,
     outage_ms: Option<[u64; 2]>,

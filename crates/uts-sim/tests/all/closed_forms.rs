@@ -19,7 +19,7 @@ use uts_sim::network::Network;
 use uts_sim::topology::{Chain, PointToPoint};
 use uts_sim::traffic::{Arrival, Pattern, Received, Sink, Source, Traffic};
 
-/// What every figure is held to.
+/// Precision that every figure is held to.
 const PRECISION: f64 = 1e-3;
 
 /// 1222 bytes of payload, 28 of headers, 10 Mbit/s: a service time of exactly one millisecond.

@@ -220,7 +220,7 @@ fn one_flow_fills_a_long_fat_pipe() {
     assert!(rate > 200.0, "{rate} Mbit/s in {took} s");
 }
 
-/// What says that more may be sent is lost with all else, and is said again.
+/// Credit that is lost with all else is given again.
 #[test]
 fn an_outage_while_credit_is_short_is_outlived() {
     for (finding, acknowledgement) in

@@ -32,7 +32,7 @@ struct Client {
     at: SocketAddr,
     end: Endpoint,
     connection: ConnectionHandle,
-    /// What it sends leaves, and reaches the server.
+    /// Datagrams of the client leave, and reach the server.
     is_heard: bool,
     /// It is gone after so many datagrams; nothing comes from it or to it any more.
     dies_after: u32,
@@ -333,7 +333,8 @@ fn a_network_of_many_networks_is_one() {
     assert!(town.is_open(honest));
 }
 
-/// Who has a key that is known comes in when others, each from a network of its own, have all.
+/// A client with a key that is known comes in when others, each from a network of its own, have
+/// all.
 #[test]
 fn a_client_with_a_key_has_a_place_when_those_without_fill_all() {
     let (identities, keyed_client) = Identities::with_client_key().expect("keys");

@@ -30,7 +30,7 @@ fn a_path_that_drops_marked_packets_carries_a_transfer_without_marks() {
     }
 }
 
-/// Who answers marks by their share says so to the network (RFC 9331), and nobody else does.
+/// A sender that answers marks by their share says so to the network (RFC 9331), and no other does.
 #[test]
 fn packets_of_a_scalable_sender_ask_for_l4s() {
     for (congestion, is_scalable) in [("prague", true), ("cubic", false)] {

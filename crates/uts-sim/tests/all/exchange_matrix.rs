@@ -18,7 +18,7 @@ pub const CLIENT: NodeId = 1;
 
 pub struct Transfer {
     pub world: World,
-    /// What the client sends under changes at once, where it wishes so.
+    /// Changes of the profile under which the client sends take effect at once, where it wishes so.
     pub at_once: bool,
     pub handles: [Option<ConnectionHandle>; 2],
     pub flow: Option<FlowId>,

@@ -22,7 +22,7 @@ const ON: &str = "uts.expedited=on";
 struct Transfer {
     ends: OneClient,
     flow: FlowId,
-    /// Whether the server reads data, and takes expedited messages.
+    /// The server reads data, and takes expedited messages.
     reads: bool,
     takes: bool,
     read_bytes: u64,
@@ -180,7 +180,7 @@ fn each_arrives_once_and_in_order() {
     }
 }
 
-/// What is written behind an expedited message, the flow's end too, arrives behind it (flow.md
+/// Data that is written behind an expedited message, the flow's end too, arrives behind it (flow.md
 ///
 #[test]
 fn what_is_written_behind_it_arrives_behind_it() {

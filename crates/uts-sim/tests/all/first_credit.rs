@@ -11,7 +11,7 @@ const KIB: u64 = 1024;
 
 struct Pair {
     ends: OneClient,
-    /// What the server has to be read, and whether it reads.
+    /// Readable flows of the server, and whether it reads.
     readable: Vec<FlowId>,
     reads: bool,
     read: u64,
@@ -48,7 +48,7 @@ impl Pair {
         }
     }
 
-    /// How much of a new flow arrives as long as nobody reads, and then, of two megabytes, in all.
+    /// Bytes of a new flow that arrive as long as nobody reads, and then, of two megabytes, in all.
     fn first(&mut self, options: FlowOptions) -> (u64, u64) {
         let flow = self.ends.at(CLIENT).open_flow(options).expect("a flow");
         let (now, before) = (self.ends.world.now(), self.ends.at(SERVER).stats().data_bytes_received);

@@ -18,7 +18,7 @@ const CLIENT: NodeId = 1;
 struct Pair {
     world: World,
     handles: [Option<ConnectionHandle>; 2],
-    /// What the server read of each flow, and when.
+    /// Reads of the server, by flow, and their times.
     read: BTreeMap<FlowId, Vec<(Time, Read)>>,
     exchanges: Vec<(NodeId, ExchangeEvent)>,
     refused: Vec<(FlowId, String)>,
@@ -118,7 +118,7 @@ fn byte_at(position: usize) -> u8 {
     (position.wrapping_mul(2_654_435_761) >> 13) as u8
 }
 
-/// What came of a transfer of a file and of telemetry beside each other.
+/// Outcome of a transfer of a file and of telemetry beside each other.
 struct Outcome {
     file: Vec<u8>,
     numbers: Vec<u32>,

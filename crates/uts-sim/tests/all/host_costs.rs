@@ -35,7 +35,7 @@ struct Played {
     work: Vec<uts_sim::cost::Work>,
 }
 
-/// What comes of packets that are all there at `instants`.
+/// Plays packets that are there at `instants`.
 fn play(sender: Costs, receiver: Costs, instants: Vec<Time>) -> Played {
     let PointToPoint { topology, hosts, .. } = PointToPoint::new(PathConfig::default());
     let mut network = Network::new(&topology, 1).expect("a valid topology");

@@ -217,7 +217,7 @@ fn another_version_is_refused_naming_both() {
     assert_eq!(said.to_string(), "the peer speaks version UTS 9, this end speaks version UTS 2");
 }
 
-/// Who sees a first packet can answer it before the server does.
+/// An attacker that sees a first packet can answer it before the server does.
 #[test]
 fn a_forged_refusal_does_not_end_a_handshake() {
     let mut pair = Pair::new(EndpointConfig::default());

@@ -40,7 +40,7 @@ fn every_mechanism_gives_way_to_every_other_at_once_on_a_lossy_path() {
     assert!(steps > 50);
 }
 
-/// What the peer cannot but agree to takes no round trip, and nothing is discarded.
+/// A change that the peer cannot but agree to takes no round trip, and nothing is discarded.
 #[test]
 fn the_first_packet_behind_the_decision_is_of_the_new_profile() {
     let mut transfer = transfer("rate=20mbit delay=300ms");
@@ -198,7 +198,7 @@ fn a_request_of_the_peer_crosses_what_is_used_at_once() {
     }
 }
 
-/// What is written under a presentation cannot be taken back: such a change is asked for.
+/// Data that is written under a presentation cannot be taken back: such a change is asked for.
 #[test]
 fn what_cannot_be_taken_back_is_asked_for() {
     let mut transfer = transfer("rate=20mbit delay=20ms");

@@ -1,5 +1,5 @@
-//! Whether the peer is still there: asked while something is expected of it, and told to the
-//! application (timing.md ).
+//! Liveness of the peer: asked for while something is expected of it, and told to the application
+//! (timing.md ).
 
 use core::time::Duration;
 use uts_engine::{CloseReason, ConnectionConfig, ConnectionHandle, Event, FlowOptions, Read};

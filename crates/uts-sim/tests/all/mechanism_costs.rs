@@ -1,4 +1,4 @@
-//! What mechanisms cost a host: transfers that its processor limits, against closed forms.
+//! Costs of mechanisms for a host: transfers that its processor limits, against closed forms.
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, Direction as DataDirection, EndpointConfig};
@@ -27,7 +27,7 @@ struct Bound {
     transfers: Transfers,
 }
 
-/// What has passed between two looks.
+/// Counters of the time between two looks.
 #[derive(Clone, Copy)]
 struct Passed {
     packets: f64,
@@ -53,7 +53,7 @@ impl Bound {
         assert!(!self.transfers.run(&mut self.world, until), "the transfer has ended");
     }
 
-    /// What passes in so long, and what the processor of a host works in that time.
+    /// Packets that pass in this time, and the work of a host's processor in it.
     fn passed(&mut self, span: Duration, node: usize) -> Passed {
         let look = |world: &World| {
             let [there, back] =

@@ -1,4 +1,4 @@
-//! What mechanisms of one function are known for, end to end and in virtual time.
+//! Known effects of mechanisms of one function, end to end and in virtual time.
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, EndpointConfig, Stats};
@@ -11,7 +11,7 @@ use uts_sim::{World, WorldConfig};
 
 const PATH: &str = "rate=20mbit delay=20ms buffer=200p";
 
-/// What a transfer took.
+/// Time and counters of a transfer.
 #[derive(Debug)]
 struct Outcome {
     took: Duration,
@@ -388,7 +388,7 @@ fn the_tcps_of_old_answer_losses_in_a_row_as_they_did() {
     assert!(new_reno.took + second / 2 < reno.took && tahoe.took + second / 2 < reno.took, "{reno:?}");
 }
 
-/// What has a window instead of congestion control repeats nothing where nothing is lost.
+/// A profile with a window instead of congestion control repeats nothing where nothing is lost.
 #[test]
 fn windows_of_old_overrun_no_path_that_holds_them() {
     for profile in ["rx-3.1", "rx-hex", "vmtp", "tcp-tahoe", "v-blast-1", "v-blast-3"] {

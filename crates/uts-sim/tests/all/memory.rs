@@ -107,8 +107,8 @@ fn a_receiver_holds_no_more_messages_than_it_has_room_for() {
     }
 }
 
-/// What fills the path is shared by the flows that send, and a flow that waits for credit takes no
-/// more than it does at first.
+/// Buffers that fill the path are shared by the flows that send, and a flow that waits for credit
+/// takes no more than it does at first.
 #[test]
 fn many_flows_hold_little_more_than_one_that_fills_the_path() {
     const FIRST: usize = 64 * KIB;

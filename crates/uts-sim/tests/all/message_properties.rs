@@ -1,5 +1,5 @@
-//! What messages ask for one by one: how much of them has to arrive undamaged, and which keep their
-//! order. End to end, in virtual time.
+//! Properties that messages ask for one by one: how much of them has to arrive undamaged, and which
+//! keep their order. End to end, in virtual time.
 
 use crate::one_client::{CLIENT, OneClient, SERVER, message, with};
 use bytes::Bytes;
@@ -114,7 +114,7 @@ fn a_damaged_end_is_delivered_and_said_to_be_damaged() {
     }
 }
 
-/// Who has not said that damage is bearable gets none: it is repeated.
+/// An application that has not said that damage is bearable gets no damaged data: it is repeated.
 #[test]
 fn nothing_damaged_is_handed_over_unasked() {
     let asked = ["msgChecksumLen=100"];
@@ -144,7 +144,7 @@ fn encryption_covers_messages_whole() {
     assert!(all.eq(transfer.read.iter().cloned()));
 }
 
-/// How long messages take on a lossy path, on average, if every tenth has the same key.
+/// Mean time of messages on a lossy path, if every tenth has the same key.
 fn by_key(sequencing: &str, seed: u64) -> Duration {
     const COUNT: u32 = 600;
     let profile = format!("uts.profile.sequencing={sequencing}");

@@ -29,8 +29,8 @@ fn place(host: u8, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, host), port)
 }
 
-/// How long a transfer takes during which the client's place changes at these instants; `knows` =
-/// the client is told.
+/// Time of a transfer during which the client's place changes at these instants; `knows` = the
+/// client is told.
 fn transfer(seed: u64, moves: &[(u64, SocketAddrV4)], knows: bool) -> Duration {
     let world = world("rate=20mbit delay=20ms buffer=100kB loss=0.1%", 1, seed);
     transfer_over(world, (seed, ConnectionConfig::default()), moves, knows)
@@ -125,8 +125,8 @@ fn download(
     (world.now(), told)
 }
 
-/// Who is sent data has little to say. It asks whether its peer is there, and is heard from its new
-/// place.
+/// A receiver of data has little to say. It asks whether its peer is there, and is heard from its
+/// new place.
 #[test]
 fn a_download_goes_on_when_the_receivers_port_changes() {
     let mut world = world("rate=20mbit delay=20ms buffer=100kB", 1, 3);
@@ -367,8 +367,8 @@ fn a_port_that_changes_in_the_handshake_ends_nothing() {
     }
 }
 
-/// What is in the air between two ends, 20 ms from each other: when it arrives, at which end, and
-/// from where.
+/// Datagrams in the air between two ends, 20 ms from each other: when each arrives, at which end,
+/// and from where.
 type Air = std::collections::VecDeque<(Time, usize, SocketAddr, Vec<u8>)>;
 
 /// A client asks ten times a second for ten seconds. Somebody sees all that it sends, and has

@@ -56,7 +56,7 @@ impl OneClient {
         self.world.connection(node, handle).expect("it is open")
     }
 
-    /// What happens next, up to this instant.
+    /// Next event, up to this instant.
     pub fn next(&mut self, until: Time) -> Option<Happening> {
         let happening = self.world.next(until);
         assert!(!self.world.is_exhausted(), "too many steps");

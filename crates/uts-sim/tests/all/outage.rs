@@ -14,7 +14,7 @@ const BYTES: u64 = 10_000_000;
 /// When the path goes.
 const DOWN_AT: Time = Time::from_millis(3000);
 
-/// How long probes carry data.
+/// Time for which probes carry data.
 const FIRST_PROBES: Duration = Duration::from_secs(3);
 
 /// A transfer over 10 Mbit/s and 60 ms, cut off for a while. Returns how long after the path's

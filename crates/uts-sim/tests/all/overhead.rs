@@ -1,4 +1,4 @@
-//! What a packet and a connection cost.
+//! Overhead of a packet and of a connection.
 
 use bytes::Bytes;
 use core::time::Duration;

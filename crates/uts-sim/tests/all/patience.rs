@@ -1,4 +1,4 @@
-//! How long a handshake is waited for: by what has been heard of the peer (establishment.md R-2,
+//! Time that a handshake is waited for: by what has been heard of the peer (establishment.md R-2,
 //! And handshakes that end at once.
 
 use core::time::Duration;
@@ -26,7 +26,7 @@ fn config(properties: &[&str]) -> ConnectionConfig {
     config
 }
 
-/// What each end was told until the client was connected, or given up, and some time more.
+/// Events of each end until the client was connected, or gave up, and for some time more.
 fn run(world: &mut World, until: Time) -> [Vec<(Time, Event)>; 2] {
     let mut told = [Vec::new(), Vec::new()];
     while let Some(happening) = world.next(until) {

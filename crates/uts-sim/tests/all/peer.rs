@@ -80,7 +80,7 @@ impl Meeting {
         assert!(!self.world.is_exhausted(), "too many steps");
     }
 
-    /// What a server sends in ten seconds to a client that reads whatever comes.
+    /// Bytes that a server sends in ten seconds to a client that reads whatever comes.
     fn sent_in_ten_seconds(&mut self) -> u64 {
         let now = self.world.now();
         let flow = self.connection(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
@@ -187,7 +187,7 @@ impl Liar {
         liar
     }
 
-    /// What the server sends now, of which nothing arrives.
+    /// Bytes that the server sends now, of which nothing arrives.
     fn send(&mut self) -> u64 {
         let mut buffer = Vec::new();
         let mut bytes = 0;

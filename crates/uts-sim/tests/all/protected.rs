@@ -266,7 +266,7 @@ impl Listener {
         }
     }
 
-    /// What the packets of a datagram are.
+    /// Packets of a datagram, as JSON.
     fn read(&mut self, from: usize, mut rest: &[u8]) -> Vec<Value> {
         let mut packets = Vec::new();
         while !rest.is_empty() {
@@ -375,7 +375,7 @@ fn extensions(mut all: &[u8]) -> BTreeMap<u16, &[u8]> {
     found
 }
 
-/// What keys.md K-1 to K-4 say of the messages.
+/// Checks the messages against keys.md K-1 to K-4.
 fn check_messages(tls: &BTreeMap<(usize, &'static str), Vec<u8>>) {
     let of = |end, level| messages(&tls[&(end, level)]);
     let kinds = |end, level| of(end, level).iter().map(|(kind, _)| *kind).collect::<Vec<u8>>();

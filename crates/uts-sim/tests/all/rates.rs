@@ -30,7 +30,7 @@ struct Busy {
     read: [u64; 2],
     /// Which ends send, and how many flows each of them opens.
     sends: [usize; 2],
-    /// How often the applications are told that something has no effect.
+    /// Events without effect that the applications are told of.
     without_effect: Vec<(usize, &'static str)>,
 }
 

@@ -144,7 +144,7 @@ fn blasts_arrive_under_each_strategy() {
     }
 }
 
-/// What waits to be asked for is not forgotten when another mechanism takes over.
+/// Data that waits to be asked for is not forgotten when another mechanism takes over.
 #[test]
 fn what_waits_is_repeated_by_whoever_comes() {
     const NAMES: [&str; 4] = ["nak", "selective", "blast", "go-back-n"];
@@ -325,7 +325,7 @@ fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>
     (taken / count as u32, transfer.received)
 }
 
-/// What need not wait is handed over at once, and nothing before what it waits for.
+/// Data that need not wait is handed over at once, and no data before what it waits for.
 #[test]
 fn pictures_overtake_each_other_and_no_data_its_header() {
     let mut means = [Duration::ZERO; 2];

@@ -24,7 +24,7 @@ fn short(pair: &Pair) -> Vec<u8> {
     pair.sent[CLIENT].iter().rev().find(|d| d[0] & 0x80 == 0 && d.len() > 30).expect("one").clone()
 }
 
-/// What an endpoint says to a packet.
+/// Answer of an endpoint to a packet.
 fn answer(pair: &Pair, of: &mut Endpoint, from: std::net::SocketAddr, packet: &[u8]) -> Option<Vec<u8>> {
     of.handle_datagram(pair.now, from, None, &mut packet.to_vec());
     let mut answer = Vec::new();

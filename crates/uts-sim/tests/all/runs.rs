@@ -14,7 +14,7 @@ use uts_engine::{
 use uts_functions::Function;
 use uts_sim::pair::Pair;
 
-/// What an application does in one step; the same in both transfers.
+/// Acts as an application in one step; the same in both transfers.
 fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flows: &[FlowId]) {
     let now = pair.now;
     let flow = flows[rng.random_range(0..flows.len())];
@@ -71,7 +71,7 @@ fn connected_over(delay: Duration, properties: &[&str]) -> (Pair, ConnectionHand
     (pair, connection)
 }
 
-/// How a transfer is carried.
+/// Way in which a transfer is carried.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Plainly,
@@ -236,7 +236,7 @@ fn in_full_swing(delay: Duration, properties: &[&str]) -> (Pair, ConnectionHandl
 /// Bytes of the ids that a server gives, which stand in the packets to it.
 const CID_BYTES: usize = 8;
 
-/// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
+/// Length of the full packets of a transfer, the last of 4 MB, over so long a path.
 fn full_packet_bytes(delay: Duration) -> usize {
     let (mut pair, connection, flow) = in_full_swing(delay, &[]);
     pair.kept = Some(Vec::new());
@@ -256,7 +256,7 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     assert!(fast > 1472 - 16 && (fast - (1 + CID_BYTES + 2 + 16)).is_multiple_of(16), "{fast}");
 }
 
-/// How long full packets are of a connection that sends little while another one has a lot to send.
+/// Length of the full packets of a connection that sends little while another has a lot to send.
 fn full_packet_bytes_beside(other: u64) -> usize {
     let (mut pair, first) = connected_over(Duration::from_millis(10), &[]);
     let second = pair.connect(ConnectionConfig::default()).expect("connected");
@@ -414,7 +414,7 @@ fn connections_share_what_they_receive_into() {
     }
 }
 
-/// What came together may be for several connections.
+/// Datagrams that came together may be for several connections.
 #[test]
 fn a_run_ends_where_another_connection_begins() {
     let config = ConnectionConfig::default();

@@ -1,4 +1,4 @@
-//! Who says `scavenger` takes what others leave, by whichever name it is said.
+//! Scavengers take what others leave, by whichever name `scavenger` is said.
 
 use core::time::Duration;
 use uts_engine::ConnectionConfig;

@@ -15,13 +15,12 @@ use uts_sim::{World, WorldConfig};
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
-/// What became of it.
 struct Outcome {
     /// Bytes that each connection brought.
     shares: Vec<f64>,
     lost: u64,
     sent: u64,
-    /// How long each word took of the connection that is quiet else.
+    /// Delay of each word of the connection that is quiet else.
     delays: Vec<Duration>,
 }
 
@@ -36,10 +35,10 @@ impl Outcome {
     }
 }
 
-/// How often the quiet connection says something.
+/// Interval at which the quiet connection says something.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// What a word begins with, which other data does not.
+/// First byte of a word, which other data does not have.
 const WORD: u8 = 0xff;
 
 /// Connections that send what they can over one path.
@@ -47,7 +46,7 @@ const WORD: u8 = 0xff;
 struct Setup {
     connections: usize,
     path: &'static str,
-    /// How the path changes.
+    /// Changes of the path.
     schedule: &'static str,
     waiting_bytes_max: u64,
     /// There is another one, which only says a word now and then.
@@ -149,7 +148,7 @@ impl Setup {
     }
 }
 
-/// What can be read of a flow.
+/// Bytes that can be read of a flow.
 fn received(connection: &mut Connection, now: Time, flow: FlowId) -> Vec<Bytes> {
     core::iter::from_fn(|| match connection.read(now, flow, 1 << 20).ok()? {
         Read::Bytes(_, chunk) => Some(chunk),

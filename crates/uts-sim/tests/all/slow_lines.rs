@@ -13,7 +13,7 @@ const SERVER: usize = 0;
 const CLIENT: usize = 1;
 /// 9.6 kbit/s of SLIP, as in the Rx study of 1993.
 const LINE: &str = "rate=9600bit delay=5ms framing=slip buffer=8p overhead=28";
-/// What a program needs from data to its answer.
+/// Time that a program needs from data to its answer.
 const THINKING: Duration = Duration::from_millis(1);
 
 /// A client whose requests a server answers, one after another on one flow.
@@ -21,7 +21,8 @@ struct Requests {
     world: World,
     client: ConnectionHandle,
     flow: FlowId,
-    /// What is still to be written: when, by whom, on which connection and flow, and how much.
+    /// Write that is still due: when, by which end, on which connection and flow, and of how many
+    /// bytes.
     due: Option<(Time, usize, ConnectionHandle, FlowId, usize)>,
     /// When each answer was there.
     answered: Vec<Time>,

@@ -27,7 +27,7 @@ fn world(identities: Identities, target: Target, change: &str, seed: u64) -> Wor
     world
 }
 
-/// What is known of a transfer that has come to its end.
+/// Facts of a transfer that has come to its end.
 struct Done {
     progress: Progress,
     /// The client's packet size.
@@ -191,7 +191,7 @@ struct Echoes {
     client: ConnectionHandle,
     flow: Option<FlowId>,
     written: usize,
-    /// What the server has yet to send back.
+    /// Bytes that the server has yet to send back.
     owed: usize,
     server: Option<(ConnectionHandle, FlowId)>,
     back: usize,

@@ -5,7 +5,7 @@ use uts_functions::Time;
 use uts_sim::network::Application;
 use uts_sim::traffic::{Pattern, Source, Spell};
 
-/// How many packets leave in each bin of time.
+/// Number of packets that leave in each bin of time.
 fn bins(source: &mut Source, bin: Duration, count: usize) -> Vec<f64> {
     let mut bins = vec![0.0; count];
     while let Some(at) = source.poll_timeout() {

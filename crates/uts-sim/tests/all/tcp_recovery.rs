@@ -142,11 +142,11 @@ impl Sender {
     }
 }
 
-/// What losses of a window have brought.
+/// Effects of losses of a window.
 #[derive(Debug)]
 struct Outcome {
     timeouts: u64,
-    /// How often the window has become smaller.
+    /// Number of times that the window has become smaller.
     reductions: usize,
     /// The smallest window, in packets.
     least: u64,

@@ -43,7 +43,7 @@ impl Source {
         Source { bytes, every: Duration::from_millis(every), lifetime, requirements }
     }
 
-    /// What the line has room for, as a share of what is offered.
+    /// Share of what is offered that the line has room for.
     fn possible(&self, bits_per_sec: u64) -> f64 {
         let offered = (self.bytes as u64 + AROUND_BYTES) as f64 * 8.0 / self.every.as_secs_f64();
         (bits_per_sec as f64 / offered).min(1.0)
@@ -59,7 +59,7 @@ struct Run {
     next_at: Time,
     /// When each was handed over.
     handed: Vec<Time>,
-    /// How old those that arrived were, by their numbers.
+    /// Ages of the messages that arrived, by their numbers.
     ages: Vec<Option<Duration>>,
     /// Another connection, whose flow takes what it gets, and what has arrived of it.
     bulk: Option<(ConnectionHandle, FlowId)>,
@@ -187,7 +187,7 @@ fn shares(line: &str, source: &Source, seed: u64) -> (f64, f64) {
     run.shares(Time::from_millis(5_000))
 }
 
-/// What is in time of what the line has room for, on average of queues and delays.
+/// Messages are in time as far as the line has room for them, on average of queues and delays.
 #[test]
 fn about_as_much_is_in_time_as_the_line_has_room_for() {
     for (kbit, loss, least) in [
@@ -221,7 +221,8 @@ fn about_as_much_is_in_time_as_the_line_has_room_for() {
     }
 }
 
-/// What is in time beside others, in bursts, and where the delay varies, is not given up.
+/// Messages that are in time beside others, in bursts, or under a delay that varies are not given
+/// up.
 #[test]
 fn where_others_fill_the_queue_or_the_delay_varies_messages_go_on() {
     let voice = |lifetime| Source::of(160, 20, lifetime, Preference::Avoid);

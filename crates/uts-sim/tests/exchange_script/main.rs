@@ -102,7 +102,7 @@ impl Script {
         self.ends[end].connection(handle).expect("it is there")
     }
 
-    /// What an end sends goes on its way, if it is not lost.
+    /// Sends a datagram of an end on its way, if it is not lost.
     fn transmit(&mut self, end: usize) -> bool {
         let mut buffer = Vec::new();
         let Some(transmit) = self.ends[end].poll_transmit(self.now, &mut buffer) else { return false };

@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// What to send next, if anything is left.
+    /// Data to send next, if anything is left.
     pub fn next_data(&self) -> Option<Bytes> {
         if self.plan.messages {
             let len = *self.plan.sizes.get(self.next)?;
@@ -88,7 +88,7 @@ impl Lane {
         next.map(|(index, len)| contents(self.tag, index as u32, 0, *len, true))
     }
 
-    /// That much of it was taken, as a message or as bytes.
+    /// Notes that so much of it was taken, as a message or as bytes.
     pub fn on_sent(&mut self, taken: usize, as_message: bool) {
         let (index, from) = if self.plan.messages { (self.next as u32, 0) } else { (0, self.next) };
         self.items.push(Item { start: self.position, index, from, len: taken, message: as_message });

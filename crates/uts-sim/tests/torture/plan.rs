@@ -1,4 +1,4 @@
-//! What happens in a world of torture, all of it out of its seed.
+//! Plan of a world of torture, all of it out of its seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,10 +9,11 @@ use uts_functions::mechanism::Promise;
 use uts_functions::{Choice, Function, Params, Profile, Time, library};
 use uts_path::{PathConfig, Target};
 
-/// What all profiles of a world have in common, so that it is known what must come of the data.
+/// Class of a world: properties that all its profiles have in common. So it is known what must come
+/// of the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// What is lost is repeated under every profile.
+    /// Lost data is repeated under every profile.
     pub reliable: bool,
     /// Order is kept under every profile.
     pub ordered: bool,
@@ -31,7 +32,7 @@ pub struct Class {
 pub struct LanePlan {
     /// Sizes of its messages; a single one for a run of bytes.
     pub sizes: Vec<usize>,
-    /// Whether it is sent message by message.
+    /// It is sent message by message.
     pub messages: bool,
     /// Lifetime of each message in milliseconds.
     pub lifetime_ms: Option<u64>,
@@ -45,7 +46,7 @@ pub struct FlowPlan {
     pub opens_at: Time,
     pub lane: LanePlan,
     pub back: Option<LanePlan>,
-    /// What is not shared of this is required of the opener's half.
+    /// Profile that is required of the opener's half, as far as it is not shared.
     pub own: Option<Box<Profile>>,
 }
 
@@ -260,7 +261,7 @@ pub fn profile(r: &mut ChaCha8Rng, class: &Class) -> Profile {
     }
 }
 
-/// Whether what is lost is repeated until it has arrived, and what has arrived is handed over.
+/// True if lost data is repeated until it has arrived, and data that has arrived is handed over.
 fn keeps_all(profile: &Profile) -> bool {
     let retransmission = profile.mechanism(Function::Retransmission);
     retransmission.is_some_and(|m| m.promises(Promise::Reliability))

@@ -33,7 +33,7 @@ pub fn address(host: u8, port: u16) -> SocketAddr {
 pub struct Victim {
     /// The endpoint itself; what is done to it directly does not count.
     pub endpoint: Endpoint,
-    /// What it reads as the time.
+    /// Time as it reads it.
     pub now: Time,
     /// Bytes held since it was made.
     pub held: isize,
@@ -79,7 +79,7 @@ impl Victim {
         self.count(|endpoint, _| endpoint.handle_datagram(now, from, None, &mut copy));
     }
 
-    /// What it sends, one by one; its application hears its events, and reads nothing.
+    /// Datagrams that it sends, one by one; its application hears its events, and reads nothing.
     pub fn speak(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let now = self.now;
         let mut all = Vec::new();
@@ -132,7 +132,7 @@ pub struct Liar {
     pub own_datagrams: usize,
     /// The victim.
     pub victim: Victim,
-    /// What it held once the connection was open.
+    /// Bytes that the victim held once the connection was open.
     pub before: isize,
 }
 
@@ -201,7 +201,7 @@ impl Liar {
         usize::try_from(self.victim.peak - self.before).unwrap_or(0)
     }
 
-    /// Whether the victim still has the connection open.
+    /// True if the victim still has the connection open.
     pub fn is_open(&self) -> bool {
         let handle = self.victim.endpoint.handles().next();
         handle.and_then(|h| self.victim.endpoint.peek(h)).is_some_and(uts_engine::Connection::is_open)

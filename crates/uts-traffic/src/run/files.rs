@@ -49,7 +49,7 @@ async fn send(run: &Run<'_>, index: u32, bytes: u64, written: &Cell<u64>) -> Res
     await_receipt(&mut *stream.receive).await
 }
 
-/// What the receiver has seen.
+/// Files that the receiver has seen, and the times that they took.
 struct Seen<'a> {
     progress: Progress<'a>,
     /// Which files have come.

@@ -50,11 +50,11 @@ fn check(run: &Run<'_>, bytes: &[u8]) -> Result<u32, Stop> {
     Ok(index)
 }
 
-/// What the client knows of its keystrokes.
+/// Client's knowledge of its keystrokes.
 struct Client<'a> {
     run: &'a Run<'a>,
     due_ns: Vec<u64>,
-    /// How long each echo took.
+    /// Time that each echo took.
     took_ns: RefCell<Vec<Option<u64>>>,
     typed: Cell<u32>,
     echoes: Cell<u32>,

@@ -14,7 +14,7 @@ use core::time::Duration;
 /// Index, piece, number of pieces, due time.
 const HEADER_BYTES: usize = MESSAGE_BYTES_MIN as usize;
 
-/// What is due when.
+/// Plan of the messages: when each is due, and its size.
 pub(super) struct Plan {
     count: u32,
     /// The n-th is due this many nanoseconds after the start: `n * numerator / denominator`.
@@ -167,7 +167,7 @@ async fn send(run: &Run<'_>, plan: &Plan, index: u32, due_ns: u64, sent: &Cell<u
     Ok(true)
 }
 
-/// What has come of one message.
+/// Arrival of one message.
 #[derive(Clone, Default)]
 struct Arrival {
     /// Which pieces have come, while not all have.
@@ -178,7 +178,7 @@ struct Arrival {
     took_ns: Option<u64>,
 }
 
-/// What has come of all.
+/// Arrivals of all messages.
 struct Arrivals<'a> {
     run: &'a Run<'a>,
     plan: &'a Plan,

@@ -46,18 +46,18 @@ use core::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// How long a receiver waits for more after the last message was due. Then it has all that it will
+/// Time that a receiver waits for more after the last message was due. Then it has all that it will
 /// get. This is longer than a few time-outs of a transport that repeats. Transports that do not
 /// repeat are told of the end.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What a receiver answers once it has had all that it wanted.
+/// Answer of a receiver once it has had all that it wanted.
 const RECEIPT: u8 = 1;
 
-/// How a workload is run; the same at both ends.
+/// Options of a run of a workload; the same at both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// What the transport can do.
+    /// Capabilities of the transport.
     pub capabilities: Capabilities,
     /// Where contents and random times come from.
     pub seed: u64,
@@ -67,7 +67,7 @@ pub struct RunOptions {
     pub sample_every: Duration,
 }
 
-/// What one end has to tell of a run.
+/// Outcome of a run at one end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Its figures, of what did arrive.
@@ -100,7 +100,7 @@ pub enum RunError {
     /// The workload makes no sense, or the transport cannot carry it.
     #[error("{0}")]
     Workload(String),
-    /// What arrived is not what was sent.
+    /// Arrived content differs from what was sent.
     #[error("wrong content: {0}")]
     Content(String),
 }
@@ -192,7 +192,7 @@ pub fn sample_now(session: &dyn Session, clock: &dyn Clock, observer: &dyn Obser
     }
 }
 
-/// What all parts of one end need.
+/// Run at one end, which all its parts share.
 struct Run<'a> {
     session: &'a dyn Session,
     clock: &'a dyn Clock,
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How much was delivered in all, and the samples of that, not too close to each other.
+/// Progress of a run: bytes delivered in all, and the samples of them, not too close to each other.
 struct Progress<'a> {
     run: &'a Run<'a>,
     bytes: Cell<u64>,

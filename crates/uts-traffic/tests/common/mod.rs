@@ -94,7 +94,7 @@ pub struct Link {
     pub delay: Duration,
     /// Bytes that wait before a sender has to.
     pub buffer_bytes: u64,
-    /// Whether the n-th message is lost, and by how much more it is delayed.
+    /// Loss of the n-th message, and its further delay.
     pub lost: fn(u64) -> bool,
     pub late: fn(u64) -> Duration,
     /// Every message comes twice.
@@ -183,7 +183,7 @@ impl Wire {
     }
 }
 
-/// What is under way to a reader, each with when it arrives.
+/// Items under way to a reader, each with the time of its arrival.
 struct Queue<T> {
     clock: VirtualClock,
     items: RefCell<BTreeMap<(u64, u64), T>>,
@@ -236,7 +236,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// What a stream carries.
+/// Part of a stream.
 enum Part {
     Bytes(Bytes),
     End,
@@ -399,7 +399,8 @@ impl ReceiveStream for Receiver {
     }
 }
 
-/// What a first-in-first-out list of bytes holds; used where a stream is wanted without a session.
+/// Pair of streams through first-in-first-out lists of bytes; used where a stream is wanted without
+/// a session.
 pub fn stream_pair(clock: &VirtualClock, link: Link) -> (Stream, Stream) {
     let (a, b) = pair(clock, link.clone(), link);
     clock.run(async {

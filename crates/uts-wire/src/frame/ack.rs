@@ -27,7 +27,7 @@ pub struct Ack<'a> {
     pub ranges: AckRanges<'a>,
     /// Microseconds between the arrival of the largest and this frame.
     pub delay_us: u64,
-    /// What the path marked.
+    /// Counts of the path's marks.
     pub ecn: Option<EcnCounts>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> AckRanges<'a> {
         self.largest
     }
 
-    /// How many ranges there are, 1 to 64.
+    /// Number of ranges, 1 to 64.
     pub const fn count(&self) -> usize {
         self.more as usize + 1
     }

@@ -13,7 +13,7 @@ const MESSAGE: u8 = 0x08;
 const BEGIN: u8 = 0x10;
 const END: u8 = 0x20;
 
-/// What a data frame says of its bytes, besides where they stand.
+/// Flags of a data frame: all that it says of its bytes, besides where they stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DataFlags {
     /// Nothing of the flow follows the last byte.
@@ -38,7 +38,7 @@ pub struct Data<'a> {
     pub offset: Option<u64>,
     /// Marks.
     pub flags: DataFlags,
-    /// Whether the length is (to be) sent; without it the frame is the payload's last.
+    /// The length is (to be) sent; without it the frame is the payload's last.
     pub has_len: bool,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -99,7 +99,7 @@ impl<'a> Data<'a> {
         Data::read(frame_kind, &mut r).ok().filter(|_| r.peek().iter().all(|byte| *byte == kind::PADDING))
     }
 
-    /// Whether a frame of this type carries a whole message, which does not end the flow.
+    /// True if a frame of this type carries a whole message, which does not end the flow.
     #[inline]
     pub const fn is_message(frame_kind: u8) -> bool {
         const MARKS: u8 = MESSAGE | BEGIN | END;

@@ -12,9 +12,9 @@ pub const MAX_GROUPS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// What the sender of this frame sends.
+    /// Data that the sender of this frame sends.
     FromSender = 0,
-    /// What the sender of this frame receives.
+    /// Data that the sender of this frame receives.
     ToSender = 1,
 }
 
@@ -70,7 +70,7 @@ pub struct NakPf {
     pub function: u8,
     /// Why.
     pub reason: u8,
-    /// What the sender of this frame has instead.
+    /// Mechanism that the sender of this frame has instead.
     pub alternative: Option<WireChoice>,
 }
 

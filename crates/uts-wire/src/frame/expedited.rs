@@ -12,7 +12,7 @@ pub const MAX_EXPEDITED_BYTES: usize = 16;
 pub struct Expedited<'a> {
     /// The flow.
     pub flow: u32,
-    /// How many expedited messages of the flow were sent before it.
+    /// Number of expedited messages of the flow that were sent before it.
     pub number: u64,
     /// The message: at most [`MAX_EXPEDITED_BYTES`].
     pub bytes: &'a [u8],

@@ -7,7 +7,7 @@ use crate::varint::{Reader, Sink, emitters};
 /// The most that is said in a frame, in bytes. [P-35]
 pub const MAX_FEEDBACK_BYTES: usize = 255;
 
-/// What a mechanism says. Only that mechanism can read it.
+/// Feedback of a mechanism. Only that mechanism can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback<'a> {
     /// The function.
@@ -17,7 +17,7 @@ pub struct Feedback<'a> {
     pub mechanism: u8,
     /// The flow that it is about; 0 where the function belongs to the connection.
     pub flow: u32,
-    /// What it says: 1 to [`MAX_FEEDBACK_BYTES`] bytes.
+    /// The feedback: 1 to [`MAX_FEEDBACK_BYTES`] bytes.
     pub words: &'a [u8],
 }
 

@@ -4,7 +4,7 @@ use super::kind;
 use crate::error::WireError;
 use crate::varint::{Reader, Sink, VARINT_MAX, emitters};
 
-/// How far the peer may send in a flow.
+/// Bound of what the peer may send in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// The flow.
@@ -20,7 +20,7 @@ pub struct ConnectionCredit {
     pub limit: u64,
 }
 
-/// How many flows the peer may open.
+/// Number of flows that the peer may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
     /// Those that are gone included: the ids of its flows, halved, are below it. [F-4]
@@ -34,7 +34,7 @@ pub struct Skip {
     pub flow: u32,
     /// The first position.
     pub start: u64,
-    /// How many; `start + len` stays below 2^62.
+    /// Number of positions; `start + len` stays below 2^62.
     pub len: u64,
 }
 

@@ -14,7 +14,7 @@ pub struct NewId {
     pub retire_below: u32,
     /// The id, which has a byte at least.
     pub id: ConnectionId,
-    /// What a stateless reset of a packet with this id ends with; only servers send them.
+    /// Token at the end of a stateless reset of a packet with this id; only servers send them.
     pub reset_token: Option<[u8; 16]>,
 }
 

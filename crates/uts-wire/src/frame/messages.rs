@@ -12,14 +12,14 @@ pub struct Messages<'a> {
     pub flow: u32,
     /// Position of the first one's first byte; absent where the profile counts none.
     pub offset: Option<u64>,
-    /// How many; one at least.
+    /// Number of messages; one at least.
     pub count: u32,
     /// The bytes of all: as many for each, and one at least.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// Whether a frame of this type is one.
+    /// True if a frame of this type is one.
     #[inline]
     pub const fn is_kind(frame_kind: u8) -> bool {
         frame_kind & !OFFSET == kind::MESSAGES

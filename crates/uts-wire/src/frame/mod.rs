@@ -80,7 +80,7 @@ pub mod kind {
 pub enum Frame<'a> {
     /// A run of zeros.
     Padding {
-        /// How many.
+        /// Number of zeros.
         len: usize,
     },
     /// Asks for nothing but an acknowledgement.
@@ -89,11 +89,11 @@ pub enum Frame<'a> {
     Ack(Ack<'a>),
     /// Packets that did not arrive but were recovered from redundancy.
     Repaired(AckRanges<'a>),
-    /// How far the peer may send in a flow.
+    /// Bound of what the peer may send in a flow.
     Credit(Credit),
     /// Bound of what the peer may send in all flows together.
     ConnectionCredit(ConnectionCredit),
-    /// How many flows the peer may open.
+    /// Number of flows that the peer may open.
     FlowLimit(FlowLimit),
     /// Positions that the receiver need not wait for.
     Skip(Skip),
@@ -123,7 +123,7 @@ pub enum Frame<'a> {
     PathResponse(u64),
     /// Redundancy for a block of packets.
     Repair(Repair<'a>),
-    /// What a mechanism at the receiver tells its other half at the sender.
+    /// Feedback from a mechanism at the receiver to its other half at the sender.
     Feedback(Feedback<'a>),
     /// A message need not wait for all that was sent before it.
     Order(Order),
@@ -269,7 +269,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether the receiver must acknowledge a packet with this frame: all but padding,
+    /// True if the receiver must acknowledge a packet with this frame: all but padding,
     /// acknowledgements and close. [P-22]
     pub const fn elicits_ack(&self) -> bool {
         !matches!(self, Frame::Padding { .. } | Frame::Ack(_) | Frame::Repaired(_) | Frame::Close(_))

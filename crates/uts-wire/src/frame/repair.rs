@@ -17,12 +17,12 @@ pub enum RepairId {
     Block {
         /// Which of the block's repair symbols this is, below `parities`.
         index: u8,
-        /// How many repair symbols the block has, at least 1.
+        /// Number of repair symbols that the block has, at least 1.
         parities: u8,
     },
     /// A sum over a window.
     Window {
-        /// What the coefficients follow from.
+        /// Key that the coefficients follow from.
         key: u16,
     },
 }

@@ -5,13 +5,13 @@ use super::data::{Data, DataFlags, LEN, OFFSET, PRESENTED};
 use super::messages::Messages;
 use crate::varint::{Room, VARINT_MAX, varint_len};
 
-/// What begins each frame of a row: its type, and a flow whose number takes a byte.
+/// Bytes at the beginning of each frame of a row: its type, and a flow whose number takes a byte.
 const HEAD_BYTES: usize = 2;
 
 /// Bytes that a varint may take.
 const VARINT_BYTES_MAX: usize = 8;
 
-/// What may stand before a message's bytes in a row.
+/// Largest number of bytes before a message's bytes in a row.
 const AROUND_BYTES_MAX: usize = HEAD_BYTES + 2 * VARINT_BYTES_MAX;
 
 /// Writes data frames, one behind the other, into memory that is there already. For many small ones
@@ -19,7 +19,7 @@ const AROUND_BYTES_MAX: usize = HEAD_BYTES + 2 * VARINT_BYTES_MAX;
 #[derive(Debug)]
 pub struct DataWriter<'a>(Room<'a>);
 
-/// What frames of a row begin with.
+/// First bytes of each frame of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowHead([u8; HEAD_BYTES]);
 
@@ -60,7 +60,7 @@ impl RowHead {
         self.0[1] as u32
     }
 
-    /// Whether messages are in the form that a presentation mechanism gave them.
+    /// True if messages are in the form that a presentation mechanism gave them.
     pub const fn presented(self) -> bool {
         self.has(PRESENTED)
     }
@@ -145,7 +145,7 @@ impl<'a> RowReader<'a> {
         is_row.then_some(RowReader { payload, head, at: 0 })
     }
 
-    /// What its frames begin with.
+    /// First bytes of its frames.
     pub const fn head(&self) -> RowHead {
         self.head
     }

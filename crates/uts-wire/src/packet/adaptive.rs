@@ -94,7 +94,7 @@ impl AdaptiveHeader {
 }
 
 impl AdaptiveMark {
-    /// What of the packet's number its header does not say.
+    /// Part of the packet's number that its header leaves out.
     pub const fn left_out_of(&self, number: u64) -> u64 {
         TruncatedNumber::with_len(number, self.pn_len as u8).left_out_of(number)
     }

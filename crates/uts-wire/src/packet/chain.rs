@@ -21,7 +21,7 @@ const ACKNOWLEDGEMENT: u8 = 6;
 const PING: u8 = 0x20;
 const CLOSE: u8 = 0x21;
 
-/// What an establishment packet says, once its protection is off.
+/// Content of an establishment packet, once its protection is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EstablishmentBody<'a> {
     /// Its function headers, with the data and trailers that belong to them.
@@ -89,7 +89,7 @@ impl<'a> FunctionHeader<'a> {
         }
     }
 
-    /// Whether the receiver has to acknowledge a packet with this header. [P-22]
+    /// True if the receiver has to acknowledge a packet with this header. [P-22]
     pub const fn elicits_ack(&self) -> bool {
         matches!(self, FunctionHeader::Establishment { .. } | FunctionHeader::Ping)
     }
@@ -363,7 +363,7 @@ impl<'a> EstablishmentBody<'a> {
         Ok(EstablishmentBody { chain, padding: 0 })
     }
 
-    /// Whether the receiver has to acknowledge the packet. [P-22]
+    /// True if the receiver has to acknowledge the packet. [P-22]
     pub fn elicits_ack(&self) -> bool {
         self.chain.headers.iter().any(FunctionHeader::elicits_ack)
     }

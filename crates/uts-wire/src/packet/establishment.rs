@@ -84,11 +84,11 @@ pub struct VersionRefusal<'a> {
     pub dcid: &'a [u8],
     /// The connection id that the refused packet was sent to.
     pub scid: &'a [u8],
-    /// What the sender speaks, 1 to [`MAX_VERSIONS`] of them.
+    /// Versions that the sender speaks, 1 to [`MAX_VERSIONS`] of them.
     pub versions: SmallVec<[u32; 4]>,
 }
 
-/// What can be read of a packet of another version. [P-10]
+/// Part of a packet of another version that can be read. [P-10]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherVersion<'a> {
     /// Its version; neither 0 nor [`VERSION`].

@@ -21,7 +21,7 @@ pub const SAMPLE_BYTES: usize = 16;
 /// Where the sample starts, counted from the packet number, however long that is. [P-6]
 pub const SAMPLE_OFFSET_BYTES: usize = 4;
 
-/// Whether a packet with this first byte is long (establishment) rather than short (adaptive).
+/// True if a packet with this first byte is long (establishment) rather than short (adaptive).
 /// [P-4]
 pub const fn is_long(first: u8) -> bool {
     first & 0x80 != 0

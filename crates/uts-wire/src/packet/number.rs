@@ -70,7 +70,7 @@ impl TruncatedNumber {
         }
     }
 
-    /// What of `full` these bytes do not say: all above them.
+    /// Part of `full` that these bytes leave out: all above them.
     pub const fn left_out_of(self, full: u64) -> u64 {
         full >> (8 * self.len as u32)
     }

@@ -1,5 +1,5 @@
-//! What is small enough to try out whole: varints, packet numbers, acknowledged ranges, and bodies
-//! with their trailers.
+//! Formats that are small enough to try out whole: varints, packet numbers, acknowledged ranges,
+//! and bodies with their trailers.
 
 use std::ops::Range;
 use uts_wire::frame::{Frame, MAX_ACK_RANGES, emit_ack};

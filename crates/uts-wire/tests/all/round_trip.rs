@@ -1,4 +1,4 @@
-//! What is emitted reads back as the same value, and takes as many bytes as was said.
+//! Values that are emitted read back as the same, and take as many bytes as was said.
 
 use crate::common::*;
 use proptest::prelude::*;

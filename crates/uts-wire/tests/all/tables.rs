@@ -31,7 +31,7 @@ fn types(cell: &str) -> Vec<u8> {
     cell.split(", ").flat_map(range).collect()
 }
 
-/// Whether a frame of this type can be read.
+/// True if a frame of this type can be read.
 fn is_known(frame_kind: u8) -> bool {
     let bytes = [frame_kind];
     let read = Frame::read(&mut Reader::new(&bytes));

@@ -25,7 +25,7 @@ struct Vector {
     /// Which parser: frames, packet, body, adaptive, reset, hello, profile.
     parser: String,
     hex: String,
-    /// What it reads as (`described.rs`).
+    /// Value that the bytes read as (`described.rs`).
     value: Option<Value>,
     error: Option<Fault>,
     /// For `adaptive`: the length of the receiver's connection ids.
@@ -34,7 +34,7 @@ struct Vector {
     mask: Option<String>,
     /// For `hello`: the end that says it.
     from: Option<String>,
-    /// What the value emits, if other bytes read as it, too.
+    /// Bytes that the value emits, if others read as it, too.
     emits: Option<String>,
 }
 
@@ -144,7 +144,7 @@ fn packet(vector: &Vector, bytes: &[u8], out: &mut Vec<u8>) -> Result<Value, Wir
     Ok(described::unprotected(&long))
 }
 
-/// What disagrees with the vector, if anything does.
+/// Disagreement with the vector, if there is any.
 fn disagreement(vector: &Vector) -> Option<String> {
     let bytes = unhex(&vector.hex);
     let (name, read) = (&vector.name, read_and_emit(vector, &bytes));

@@ -20,7 +20,7 @@ pub struct Connection {
     carrier: Carrier,
 }
 
-/// What happens on a connection, in order; see [`Connection::events`].
+/// Events of a connection, in order; see [`Connection::events`].
 pub struct Events {
     inner: crate::Events,
     carrier: Carrier,
@@ -61,8 +61,8 @@ impl Connection {
         Some(Flow::new(flow, &self.carrier))
     }
 
-    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first
-    /// stream of events also has what happened before (the latest 256 events).
+    /// Events of the connection: exchanges of mechanisms, the packet size, its end. The first
+    /// stream of events also has the latest 256 from before.
     pub fn events(&self) -> Events {
         Events { inner: self.inner.events(), carrier: self.carrier.clone() }
     }
@@ -77,7 +77,7 @@ impl Connection {
         self.carrier.act(|| self.inner.set_requirements(requirements))
     }
 
-    /// What is asked of the data that this end sends.
+    /// Requirements on the data that this end sends.
     pub fn requirements(&self) -> Requirements {
         self.inner.requirements()
     }
@@ -116,12 +116,12 @@ impl Connection {
         self.inner.profile(direction)
     }
 
-    /// What is known of the path of the data that this end sends, or was when the connection ended.
+    /// Facts of the path of the data that this end sends, as of now or of the connection's end.
     pub fn facts(&self) -> PathFacts {
         self.inner.facts()
     }
 
-    /// What the connection has done so far, or had when it ended.
+    /// Counts of the connection, up to now or to its end.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }

@@ -80,7 +80,7 @@ impl SendFlow {
         self.inner.id()
     }
 
-    /// How long a call waits while the flow is full. After that it fails with
+    /// Sets the time that a call waits while the flow is full. After that it fails with
     /// [`io::ErrorKind::TimedOut`]. `None` (the default) = without limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
@@ -188,7 +188,7 @@ impl RecvFlow {
         self.inner.id()
     }
 
-    /// How long a call waits for something to arrive. After that it fails with
+    /// Sets the time that a call waits for something to arrive. After that it fails with
     /// [`io::ErrorKind::TimedOut`], and nothing is lost. `None` (the default) = without limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
@@ -240,7 +240,8 @@ impl RecvFlow {
         Ok(count)
     }
 
-    /// What receives the peer's expedited messages, once, as [`crate::RecvFlow::take_expedited`].
+    /// Takes the receiver of the peer's expedited messages, once, as
+    /// [`crate::RecvFlow::take_expedited`] does.
     pub fn take_expedited(&mut self) -> Option<ExpeditedFlow> {
         let inner = self.inner.take_expedited()?;
         Some(ExpeditedFlow { inner, carrier: self.carrier.clone(), timeout: None })
@@ -266,8 +267,8 @@ impl RecvFlow {
 }
 
 impl ExpeditedFlow {
-    /// How long a call waits for a message. After that it fails with [`io::ErrorKind::TimedOut`].
-    /// `None` (the default) = without limit.
+    /// Sets the time that a call waits for a message. After that it fails with
+    /// [`io::ErrorKind::TimedOut`]. `None` (the default) = without limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -298,8 +299,8 @@ impl Write for SendFlow {
         self.carrier.say(written, self.timeout).ok_or_else(|| full(self.timeout))?
     }
 
-    /// What was written is sent without being asked for, as soon as the peer and the path take it
-    /// and the thread is in a call.
+    /// Written data is sent without a flush, as soon as the peer and the path take it and the
+    /// thread is in a call.
     fn flush(&mut self) -> io::Result<()> {
         self.carrier.act(|| Ok(()))
     }

@@ -43,7 +43,7 @@ impl Listener {
         self.inner.local_addr()
     }
 
-    /// What clients know this server by.
+    /// Fingerprint by which clients know this server.
     pub fn fingerprint(&self) -> Fingerprint {
         self.inner.fingerprint()
     }

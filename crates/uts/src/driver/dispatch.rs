@@ -20,7 +20,7 @@ use uts_units::printable;
 /// Events that are kept for the first subscriber. A connection without one has few.
 const BACKLOG_MAX: usize = 256;
 
-/// What an application may want to know of a connection, beside its flows.
+/// Event of a connection that may interest an application, beside events of its flows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
@@ -44,14 +44,14 @@ pub enum ConnectionEvent {
         /// It is the peer that has moved; else this end.
         is_peer: bool,
     },
-    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
-    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    /// This property has no effect with the profile in use: `maxRecvRate`, where the peer sends
+    /// without flow control (flow/none), so that nothing can hold it back. Told once.
     NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
 
-/// What handles wait for on a connection.
+/// State of a connection that handles wait for.
 #[derive(Default)]
 pub(crate) struct ConnectionState {
     pub is_connected: bool,
@@ -61,7 +61,7 @@ pub(crate) struct ConnectionState {
     pub flows: BTreeMap<FlowId, FlowState>,
     /// Held by those who wait. Many connections have none.
     notify: Weak<ConnectionNotify>,
-    /// What the connection had done when it ended.
+    /// Counts of the connection and facts of its path, at its end.
     pub last: Option<Box<(Stats, PathFacts)>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
     /// The latest packet size, older than what is in `backlog`. At most connections it is all that
@@ -87,7 +87,7 @@ pub(crate) struct ConnectionNotify {
 pub(crate) struct FlowState {
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
-    /// Who waits for an expedited message.
+    /// Task that waits for an expedited message.
     pub expedited: Option<Waker>,
     /// All that was written, and its end, has been acknowledged or given up.
     pub is_finished: bool,
@@ -99,7 +99,7 @@ pub(crate) struct FlowState {
 }
 
 impl ConnectionState {
-    /// What is notified of changes from now on, for as long as somebody holds it.
+    /// Notifier of changes from now on, for as long as somebody holds it.
     pub fn notify(&mut self) -> Arc<ConnectionNotify> {
         self.notify.upgrade().unwrap_or_else(|| {
             let notify = Arc::default();

@@ -1,4 +1,4 @@
-//! What carries an endpoint: a task of tokio, or the thread that made it.
+//! Carrier of an endpoint: a task of tokio, or the thread that made it.
 
 use super::Driver;
 use super::task::Task;

@@ -252,8 +252,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Binds a socket for each of several workers at one address, each as `configs` has it, and starts
-    /// their tasks.
+    /// Binds a socket for each of several workers at one address, each as `configs` has it, and
+    /// starts their tasks.
     ///
     /// # Errors
     /// The address cannot be used, or the system cannot steer datagrams between sockets.

@@ -1,4 +1,4 @@
-//! What an endpoint is about to send: datagrams that the engine has given, as batches that leave in
+//! Datagrams that an endpoint is about to send, as the engine has given them: batches that leave in
 //! one call each.
 
 use super::socket::Batch;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use uts_engine::{Endpoint, Transmit};
 use uts_functions::Time;
 
-/// What is fetched from the engine at once: with more than this, or so many parts, nothing is
-/// added.
+/// Bounds of what is fetched from the engine at once: with more bytes than this, or so many parts,
+/// nothing is added.
 const FETCH_BYTES: usize = 32 << 10;
 const FETCH_PARTS: usize = 16;
 
@@ -28,12 +28,12 @@ struct Part {
 }
 
 impl Outgoing {
-    /// Whether all has left that was fetched.
+    /// True if all that was fetched has left.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether the engine had no more when this was fetched.
+    /// True if the engine had no more when this was fetched.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
@@ -52,7 +52,7 @@ impl Outgoing {
         }
     }
 
-    /// What is to leave next.
+    /// Batch that is to leave next.
     pub fn front(&self) -> Option<Batch<'_>> {
         let Part { transmit, end } = self.parts.front()?;
         Some(Batch {

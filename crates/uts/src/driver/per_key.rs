@@ -2,8 +2,8 @@
 //!
 //! A client that was killed leaves connections behind, which would keep it out until their idle
 //! time-out. Where a key has as many as it may, all of them at this worker are asked whether their
-//! clients are there. The new one waits meanwhile. It takes the place of one that does not answer in time, and
-//! is refused if all answer.
+//! clients are there. The new one waits meanwhile. It takes the place of one that does not answer
+//! in time, and is refused if all answer.
 
 use crate::fingerprint::Fingerprint;
 use std::collections::BTreeMap;

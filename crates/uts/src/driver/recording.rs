@@ -1,4 +1,4 @@
-//! What connections do, written as qlog while they are alive: a file for each.
+//! Records of connections, written as qlog while they are alive: a file for each.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -4,7 +4,7 @@
 /// acknowledgement may be of several.
 const TURNS_PER_SEND: u32 = 8;
 
-/// What earlier turns did, as far as the next depends on it.
+/// Record of earlier turns, as far as the next depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// The spin before this turn has received all that had arrived.
@@ -21,7 +21,7 @@ impl Schedule {
         self.has_received_all = !may_be_more;
     }
 
-    /// Whether this turn receives before it sends. It need not where a spin has just received all
+    /// True if this turn receives before it sends. It need not where a spin has just received all
     /// there was. It does not where a response waits to leave, for which the peer waits, but
     /// receives after each such turn. `is_watched` = the task is woken by what arrives only if it
     /// receives.
@@ -33,7 +33,7 @@ impl Schedule {
         !sends_first
     }
 
-    /// Whether this turn sends; `more_arrives` = what has arrived has not all been received.
+    /// True if this turn sends; `more_arrives` = what has arrived has not all been received.
     pub fn sends(&mut self, more_arrives: bool) -> bool {
         self.turns_of_arrivals = if more_arrives { self.turns_of_arrivals.wrapping_add(1) } else { 0 };
         self.turns_of_arrivals.is_multiple_of(TURNS_PER_SEND)

@@ -1,5 +1,5 @@
-//! What tests of this folder share: a task that they poll by hand, what endpoints say in the log,
-//! and what has arrived at a socket.
+//! Parts that tests of this folder share: a task that they poll by hand, the log of endpoints, and
+//! the arrivals at a socket.
 
 use super::Shared;
 #[cfg(target_os = "linux")]
@@ -45,12 +45,12 @@ impl Strayed {
         send_stray(cx, &mut self.peer, self.shared.local_addr());
     }
 
-    /// How many the task has taken in.
+    /// Number of datagrams that the task has taken in.
     pub fn arrived(&self) -> u64 {
         self.shared.lock().engine.strangers
     }
 
-    /// Whether the task is woken by what arrives.
+    /// True if arrivals wake the task.
     pub fn is_watched(&self) -> bool {
         self.task.driver.socket.is_watched()
     }
@@ -82,7 +82,7 @@ pub(super) fn send_stray(cx: &mut Context<'_>, from: &mut Socket, remote: Socket
     assert!(matches!(from.poll_send(cx, &stray), Poll::Ready(Ok(_))));
 }
 
-/// What endpoints that this thread carries say in the log of their turns and waits.
+/// Log of the turns and waits of endpoints that this thread carries.
 pub(super) struct Log {
     lines: Arc<Mutex<Vec<Line>>>,
     _guard: tracing::subscriber::DefaultGuard,
@@ -96,12 +96,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether any field begins with this.
+    /// True if any field begins with this.
     pub fn says(&self, value: &str) -> bool {
         self.fields.iter().any(|(_, said)| said.starts_with(value))
     }
 
-    /// Whether a field has this value.
+    /// True if a field of this name has this value.
     pub fn has(&self, name: &str, value: &str) -> bool {
         self.fields.iter().any(|(field, said)| *field == name && said == value)
     }
@@ -115,7 +115,7 @@ impl Log {
         Log { lines, _guard: tracing::subscriber::set_default(listener) }
     }
 
-    /// How many such lines there are.
+    /// Number of such lines.
     pub fn count(&self, is_counted: impl Fn(&Line) -> bool) -> usize {
         self.lines.lock().expect("unharmed").iter().filter(|line| is_counted(line)).count()
     }
@@ -154,7 +154,7 @@ impl Visit for Line {
     }
 }
 
-/// What is said of what has arrived.
+/// Datagrams that have arrived, as the socket reports them.
 #[cfg(target_os = "linux")]
 #[derive(Debug, PartialEq)]
 pub(super) struct Arrived {
@@ -165,7 +165,7 @@ pub(super) struct Arrived {
     pub contents: Vec<u8>,
 }
 
-/// What there is, by one call; `alone` = by one that brings one.
+/// Receives what there is, by one call; `alone` = by a call that fills one buffer.
 #[cfg(target_os = "linux")]
 pub(super) fn receive(socket: &mut Socket, alone: bool) -> Vec<Arrived> {
     let mut arrived = Vec::new();

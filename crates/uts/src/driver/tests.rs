@@ -1,4 +1,4 @@
-//! What a task does while it waits: with sockets and a runtime, but polled by hand.
+//! Tasks that wait: with sockets and a runtime, but polled by hand.
 
 use super::testing::{Log, Strayed};
 use crate::{Chunk, ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};
@@ -55,7 +55,7 @@ async fn the_task_looks_longer_for_a_response() {
     assert_eq!(rounds, [0, 0, 5, 0]);
 }
 
-/// What the task of one end does.
+/// Turns and looks of the task of one end.
 #[derive(Debug)]
 struct Counts {
     /// Rounds of looks for responses.
@@ -66,7 +66,7 @@ struct Counts {
     receptions_before_responses: usize,
 }
 
-/// What the tasks of two ends do while these ask and answer so often.
+/// Counts of the tasks of two ends, while these ask and answer so often.
 async fn counts_of_dialogue(spin: Duration, rounds: u32) -> [Counts; 2] {
     let log = Log::begin();
     let mut options = ServerOptions::new(Identity::generate().expect("a key"));
@@ -198,7 +198,7 @@ async fn a_task_that_naps_through_a_stream_does_not_look_before() {
     }
 }
 
-/// What came just behind it: the runtime has told of that, and will not again.
+/// The next datagram came just behind: the runtime has told of it, and will not again.
 #[tokio::test]
 async fn a_task_that_has_found_something_by_looking_finds_what_came_behind_it() {
     let mut strayed = Strayed::new(Duration::ZERO, true);

@@ -36,7 +36,7 @@ pub(crate) struct Thread {
     carried: RefCell<Vec<Carried>>,
     /// Endpoints that were made since the last turn.
     new: RefCell<Vec<Driver>>,
-    /// What is waited for may have happened.
+    /// An awaited event may have happened.
     woken: Arc<Woken>,
     waker: Waker,
     /// When that is so at the latest.

@@ -5,7 +5,7 @@ use core::task::{Context, Poll};
 use std::io;
 use uts_functions::Time;
 
-/// Whether the timer's grain is finer than a millisecond.
+/// True if the timer's grain is finer than a millisecond.
 pub(super) const IS_FINE: bool = cfg!(target_os = "linux");
 
 /// Wakes the task that polls it at a deadline.

@@ -10,7 +10,7 @@ pub enum WriteError {
     /// The peer wants no more of this flow.
     #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
-    /// What the flow requires could not be agreed with the peer.
+    /// The requirements of the flow could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
     Refused(String),
     /// The flow was finished or reset here.
@@ -54,7 +54,7 @@ pub enum ReadError {
     /// hands it over.
     #[error("the next message may be damaged behind its first {right_bytes} bytes")]
     RightTo {
-        /// How many of its bytes, from the first on, are as they were sent.
+        /// Number of its first bytes that are as they were sent.
         right_bytes: u64,
     },
     /// The connection has ended.

@@ -18,9 +18,9 @@ use uts_engine::{FlowId, MessageBatch, Read};
 pub struct RecvFlow {
     connection: Connection,
     id: FlowId,
-    /// What a read brought beyond what the caller had room for.
+    /// Bytes of a read that the caller had no room for.
     rest: Bytes,
-    /// What was taken from the connection and is to be read next.
+    /// Data that was taken from the connection and is to be read next.
     ahead: Ahead,
     /// Where the next byte is in the flow.
     position: u64,
@@ -29,7 +29,7 @@ pub struct RecvFlow {
     has_given_expedited: bool,
 }
 
-/// How reading has ended.
+/// Way in which reading has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// All was read.
@@ -49,7 +49,7 @@ impl From<Ended> for ReadError {
     }
 }
 
-/// What comes next in a flow.
+/// Next piece of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// A stretch of bytes, and its position in the flow. The position matters if order is not kept
@@ -62,7 +62,7 @@ pub enum Chunk {
     Damaged {
         /// The message.
         message: Bytes,
-        /// How many of its bytes, from the first on, are as they were sent.
+        /// Number of its first bytes that are as they were sent.
         right_bytes: u64,
     },
 }
@@ -90,14 +90,14 @@ impl RecvFlow {
         &self.connection
     }
 
-    /// What receives the peer's expedited messages, once. If it is not taken, they are dropped with
-    /// this half.
+    /// Takes the receiver of the peer's expedited messages, once. If it is not taken, they are
+    /// dropped with this half.
     pub fn take_expedited(&mut self) -> Option<ExpeditedFlow> {
         let is_first = !core::mem::replace(&mut self.has_given_expedited, true);
         is_first.then(|| ExpeditedFlow::new(self.connection.clone(), self.id))
     }
 
-    /// Who waits for expedited messages may learn that none can come.
+    /// Wakes the task that waits for expedited messages: none can come any more.
     fn on_ended(&self) {
         if self.has_given_expedited {
             let (handle, id) = (self.connection.handle(), self.id);

@@ -121,8 +121,8 @@ impl SendFlow {
 
     /// Waits until the peer lets this end send `least` bytes beyond those that were written, or
     /// nothing waits to leave, and less than `ahead` bytes wait to leave; says how many it lets.
-    /// Who waits for this before it fetches what it sends holds nothing for a peer that takes
-    /// nothing. Nothing is lost if the wait is given up.
+    /// A caller that waits for this before it fetches what it sends holds nothing for a peer that
+    /// takes nothing. Nothing is lost if the wait is given up.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -367,7 +367,7 @@ impl AsyncWrite for SendFlow {
         self.poll_write_bytes(cx, &copy).map_err(io::Error::from)
     }
 
-    /// What was written is sent without being asked for.
+    /// Written data is sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! What `uts::blocking` promises of ends, of waits that are limited, and of threads.
+//! Promises of `uts::blocking` about ends, about waits that are limited, and about threads.
 #![cfg(unix)]
 #![allow(
     clippy::disallowed_methods,
@@ -31,7 +31,7 @@ fn keeps_messages(config: &mut ConnectionConfig) {
     config.requirements = Requirements::messages();
 }
 
-/// What each call gives on a connection that has ended; nothing waits.
+/// Checks the result of each call on a connection that has ended; nothing waits.
 fn assert_ended(connection: &Connection, reason: &CloseReason) {
     assert_eq!(connection.close_reason().as_ref(), Some(reason));
     assert_eq!(&connection.closed(), reason);
@@ -54,7 +54,7 @@ fn assert_ended(connection: &Connection, reason: &CloseReason) {
     assert_eq!(connection.close_reason().as_ref(), Some(reason));
 }
 
-/// What each call gives on a flow whose connection has ended.
+/// Checks the result of each call on a flow whose connection has ended.
 fn assert_flow_ended(flow: Flow, reason: &CloseReason, kind: ErrorKind) {
     let (mut send, mut recv) = flow.split();
     let (message, options) = (|| Bytes::from_static(b"late"), MessageOptions::default);

@@ -1,4 +1,4 @@
-//! What the ends of flows and connections are, and what remains after them.
+//! Ends of flows and connections, and what remains after them.
 
 use crate::common::{pair, pair_with, pattern, within};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use uts::{
     ServerOptions, WriteError, connect,
 };
 
-/// Who closes acknowledges what has arrived: the other end is not left in doubt.
+/// The end that closes acknowledges what has arrived: the other end is not left in doubt.
 #[tokio::test]
 async fn what_was_read_before_the_connection_was_closed_is_delivered() {
     for _ in 0..10 {
@@ -116,7 +116,7 @@ async fn whoever_waits_learns_of_the_end() {
     assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(FlowError::Closed(reason)));
 }
 
-/// What was acknowledged is there to be read, however long ago the peer has gone.
+/// Acknowledged data is there to be read, however long ago the peer has gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_outlives_the_peer_that_sent_it() {
     let (listener, client, server) = pair().await;
@@ -223,7 +223,7 @@ async fn unread_data_goes_with_the_handle() {
     within(free).await;
 }
 
-/// What each call gives on a connection that has ended for `reason`; nothing waits.
+/// Checks the result of each call on a connection that has ended for `reason`; nothing waits.
 async fn assert_ended(connection: &Connection, reason: &CloseReason) {
     let closed = |text: String| assert_eq!(text, reason.to_string());
     assert_eq!(connection.close_reason().as_ref(), Some(reason));
@@ -257,7 +257,7 @@ async fn assert_ended(connection: &Connection, reason: &CloseReason) {
     assert_eq!(connection.close_reason().as_ref(), Some(reason));
 }
 
-/// What each call gives on a flow whose connection has ended for `reason`.
+/// Checks the result of each call on a flow whose connection has ended for `reason`.
 async fn assert_flow_ended(flow: uts::Flow, reason: &CloseReason, kind: ErrorKind) {
     let (mut send, mut recv) = flow.split();
     let (unwritten, unread) = (WriteError::Closed(reason.clone()), ReadError::Closed(reason.clone()));
@@ -309,7 +309,8 @@ async fn every_call_after_the_end_says_why_it_ended() {
     assert!(client.peer_fingerprint().is_some());
 }
 
-/// Who carried them is gone: nothing will ever come of what is asked, so it is refused.
+/// The runtime that carried them is gone: nothing will ever come of what is asked, so it is
+/// refused.
 #[test]
 fn every_call_after_the_end_of_the_runtime_says_so() {
     let build = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -434,7 +435,7 @@ async fn an_end_is_told_once_and_stays_the_end() {
     assert_eq!(within(answer.write(b"x")).await.expect_err("stopped").kind(), ErrorKind::BrokenPipe);
 }
 
-/// Who stops a flow has not read it to its end, and is not told so.
+/// The end that stops a flow has not read it to its end, and is not told so.
 #[tokio::test]
 async fn a_flow_that_was_stopped_here_is_not_read_on() {
     let (_listener, client, server) = pair().await;
@@ -460,7 +461,7 @@ async fn who_only_listens_to_events_does_not_keep_a_connection() {
     assert!(events.try_next().is_none());
 }
 
-/// What was finished is delivered although its half is dropped, as long as the connection is held.
+/// Finished data is delivered although its half is dropped, as long as the connection is held.
 #[tokio::test]
 async fn a_finished_half_may_be_dropped() {
     let (_listener, client, server) = pair().await;

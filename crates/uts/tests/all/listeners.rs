@@ -10,7 +10,7 @@ use uts::{
     Listener, RefusedClient, ServerOptions, connect,
 };
 
-/// How this attempt ended: at once, or just after it was taken for established.
+/// Reason why this attempt ended: at once, or just after it was taken for established.
 async fn refusal(target: &str, options: ConnectOptions) -> Option<String> {
     match within(connect(target, options)).await {
         Err(error) => Some(error.to_string()),
@@ -185,7 +185,7 @@ async fn connections_outlive_the_endpoint_that_opened_them() {
     }
 }
 
-/// What was there before a listener was closed goes on both ways.
+/// Connections from before a listener was closed go on both ways.
 #[tokio::test]
 async fn accepted_connections_outlive_their_listener() {
     let (listener, target) = server(ServerOptions::new(identity()));
@@ -197,7 +197,7 @@ async fn accepted_connections_outlive_their_listener() {
     speak(&server, &client).await;
 }
 
-/// Whether a server lets this client in: what it says is heard by its peer.
+/// True if a server lets this client in: what it says is heard by its peer.
 async fn is_let_in(target: &str, options: ConnectOptions) -> bool {
     refusal(target, options).await.is_none()
 }
@@ -378,7 +378,7 @@ async fn a_client_that_was_killed_is_not_kept_out_by_itself() {
     speak(&alive[0].0, &alive[0].1).await;
 }
 
-/// What a peer asks in a protocol of applications changes nothing that is owed to others.
+/// A peer's demands in a protocol of applications change nothing that is owed to others.
 #[tokio::test]
 async fn a_peer_asks_for_nothing_that_is_owed_to_others() {
     let mut options = ServerOptions::new(identity());

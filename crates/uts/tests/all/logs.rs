@@ -1,4 +1,5 @@
-//! What live connections do, as qlog: JSON text sequences (RFC 7464), a file for each connection.
+//! Records of live connections, as qlog: JSON text sequences (RFC 7464), a file for each
+//! connection.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real sockets, in real time")]
 

@@ -107,7 +107,7 @@ async fn a_move_that_cannot_be_is_refused_in_words_and_changes_nothing() {
     echoes_while(&client, |_| {}).await;
 }
 
-/// Who blocks moves, too: the thread's endpoints take turns between its calls.
+/// A client that blocks moves, too: the thread's endpoints take turns between its calls.
 #[test]
 fn a_blocking_connection_goes_on_from_another_port() {
     use std::io::{Read, Write};

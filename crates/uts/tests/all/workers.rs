@@ -1,5 +1,5 @@
-//! Listeners of several workers: each carries connections of its own, and to their clients it is one
-//! server.
+//! Listeners of several workers: each carries connections of its own, and to their clients it is
+//! one server.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, reason = "a program hands its socket in")]
 
@@ -129,8 +129,8 @@ async fn limits_hold_for_all_workers_together() {
     assert!(each.iter().filter(|count| **count > 0).count() > 1, "{each:?}");
 }
 
-/// Of all workers, whichever waits and whichever has a connection. A client whose handshake ends only
-/// behind the end of the listener hears of it, too.
+/// Of all workers, whichever waits and whichever has a connection. A client whose handshake ends
+/// only behind the end of the listener hears of it, too.
 #[tokio::test]
 async fn the_end_of_a_listener_is_that_of_all_its_workers() {
     let (listener, target) = server(workers(3));

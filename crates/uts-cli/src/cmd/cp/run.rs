@@ -24,7 +24,7 @@ const AGAIN: &str = "run the same command again to continue";
 /// For how long a connection that was lost is tried for again, unless something else is asked.
 const RETRY: Duration = Duration::from_secs(600);
 
-/// How often, and how long after each other, it is asked why a connection has ended.
+/// Number of times that it is asked why a connection has ended, and time between two.
 const BROKEN_TRIES: usize = 10;
 const BROKEN_PAUSE: Duration = Duration::from_millis(100);
 

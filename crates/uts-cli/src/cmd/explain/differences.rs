@@ -8,7 +8,7 @@ use uts::{PathFacts, Requirements};
 use uts_engine::selector::{Library, select};
 use uts_functions::{Function, Profile};
 
-/// What a named profile leads to.
+/// Requirements and profile that a named profile leads to.
 struct Side {
     requirements: Requirements,
     profile: Profile,
@@ -44,7 +44,7 @@ fn side(args: &ExplainArgs, name: &str) -> Result<Side, Failure> {
     Ok(Side { requirements, profile: selection.profile })
 }
 
-/// What differs, with what each of them has there.
+/// Functions and properties that differ, with the values of both.
 fn rows(a: &Side, b: &Side) -> Vec<[String; 3]> {
     let functions = Function::ALL.iter().filter(|f| a.profile.get(**f) != b.profile.get(**f));
     let functions = functions.map(|f| [f.name().to_owned(), a.profile.describe(*f), b.profile.describe(*f)]);

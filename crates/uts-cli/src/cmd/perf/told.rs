@@ -1,4 +1,4 @@
-//! What `uts perf` tells: lines with the columns of iperf3, or JSON.
+//! Output of `uts perf`: lines with the columns of iperf3, or JSON.
 
 use crate::args::PerfArgs;
 use crate::link::{ExchangeStep, Link};
@@ -16,7 +16,7 @@ use uts_units::show;
 const HEADER: &str = "[Dir] Interval            Transfer      Bitrate           Retr  Cwnd         RTT";
 const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -";
 
-/// Who is told.
+/// Audience of the output.
 pub enum Told {
     /// People; whether they want the results only.
     People(Plain<Output, Output>, bool),
@@ -24,7 +24,7 @@ pub enum Told {
     Programs(Json<Output>),
 }
 
-/// How a measurement begins.
+/// Facts of a measurement that begins.
 pub struct Begun {
     start: Start,
     workload: Workload,
@@ -57,15 +57,15 @@ impl Begun {
     }
 }
 
-/// How a measurement ended.
+/// Results of a measurement that has ended.
 pub struct Ended<'a> {
-    /// What was measured.
+    /// Request that was measured.
     pub request: &'a Request,
-    /// What this end has seen.
+    /// Report of this end.
     pub own: &'a Report,
-    /// What the server has seen.
+    /// Report of the server.
     pub theirs: &'a Report,
-    /// How long it took.
+    /// Time that it took.
     pub took: Duration,
     /// By how much the clocks of the ends may disagree.
     pub wrong_by: Duration,
@@ -104,7 +104,7 @@ impl Ended<'_> {
 }
 
 impl Seen<'_> {
-    /// How long it took until all had arrived, or for how long it was to go on.
+    /// Time until all had arrived, or for which it was to go on.
     fn lasted(&self, ended: &Ended<'_>) -> Duration {
         let completions = self.served.values("completion").chain(self.driven.values("completion"));
         let longest = completions.fold(None, |longest: Option<f64>, s| Some(longest.map_or(s, |l| l.max(s))));
@@ -239,7 +239,7 @@ impl Counts {
 /// The intervals of a measurement.
 pub struct Intervals(Counts);
 
-/// What has happened in an interval, with the state at its end.
+/// Counts at both ends of an interval, and the state at its end.
 #[derive(Clone, Debug)]
 pub struct Interval {
     from: Counts,
@@ -267,7 +267,7 @@ impl Intervals {
 }
 
 impl Interval {
-    /// Whether it is long enough, as the last one, for its rate to say something.
+    /// True if it is long enough, as the last interval, for its rate to say something.
     pub fn is_worth_telling(&self, every: Duration) -> bool {
         (self.to.at - self.from.at) * 10 >= every
     }

@@ -1,4 +1,4 @@
-//! What a directory holds: what a server says at first, so that a wrong directory is noticed.
+//! Inventory of a directory: a server tells it at first, so that a wrong directory is noticed.
 
 use crate::ui::Clock;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use uts_files::path::show;
 /// Entries that are counted. A server does not wait for a count that nobody needs to the last
 /// digit.
 const ENTRIES_MAX: u64 = 10_000;
-/// How long they are looked at, in seconds: file systems may be slow.
+/// Time for which they are looked at, in seconds: file systems may be slow.
 const SECONDS_MAX: f64 = 1.0;
 /// Secrets that are named; more are counted.
 const NAMED_MAX: usize = 4;
@@ -36,7 +36,7 @@ const SECRET_ENDS: [&str; 4] = [".p12", ".pfx", ".kdbx", ".jks"];
 const KEY_BEGINNINGS: [&str; 1] = ["id_"];
 const KEY_ENDS: [&str; 2] = [".pem", ".key"];
 
-/// What was found.
+/// Findings in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Regular files, this many at least.
@@ -47,12 +47,12 @@ pub struct Inventory {
     pub leaves_hidden: bool,
     /// Keys and passwords among what is served, by their paths: the first of them.
     pub secrets: Vec<String>,
-    /// How many more.
+    /// Number of further secrets.
     pub secrets_more: u64,
 }
 
 impl Inventory {
-    /// What should be known before somebody else finds out.
+    /// Warning of secrets, before somebody else finds them.
     pub fn warning(&self) -> Option<String> {
         if self.secrets.is_empty() {
             return None;
@@ -110,7 +110,7 @@ fn look_at_most(root: &Path, hidden: bool, entries_max: u64) -> Inventory {
     found
 }
 
-/// Whether a name is one of an unfinished copy: those are hidden, and nobody misses them.
+/// True if a name is of an unfinished copy: such files are hidden, and nobody misses them.
 fn is_of_a_copy(name: &str) -> bool {
     name.ends_with(".uts-part") || name.ends_with(".uts-id")
 }

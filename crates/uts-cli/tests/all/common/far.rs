@@ -12,8 +12,8 @@ pub struct Far(Child);
 /// The server's address, behind both lines.
 pub const THERE: &str = "10.97.0.1";
 
-/// What a program may take behind its last move: the rest of its work, and as much again. One that
-/// does not follow is silent for half a minute.
+/// Time that a program may take behind its last move: the rest of its work, and as much again. A
+/// program that does not follow is silent for half a minute.
 const REST_MAX: Duration = Duration::from_secs(25);
 
 pub fn sh(script: &str) {
@@ -44,7 +44,7 @@ impl Far {
         far
     }
 
-    /// What begins a command line there.
+    /// Beginning of a command line there.
     pub fn within(&self) -> String {
         format!("nsenter -t {} -n", self.0.id())
     }
@@ -69,7 +69,7 @@ impl Far {
         ));
     }
 
-    /// What this protocol (`udp`, `tcp`) sends there vanishes from now on, by either line.
+    /// Has all that this protocol (`udp`, `tcp`) sends there vanish from now on, by either line.
     pub fn swallows(&self, protocol: &str) {
         let table = Self::table(protocol);
         sh(&format!(

@@ -251,7 +251,7 @@ impl Place {
         }
     }
 
-    /// What a folder holds under a name that is not that of an unfinished copy.
+    /// Names in a folder that are not of unfinished copies.
     pub fn finished(&self, dir: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(dir)).expect("a folder");
         let names = entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
@@ -267,7 +267,7 @@ pub struct Running {
     seen: Vec<String>,
 }
 
-/// What a process said and how it ended.
+/// Output of a process and the way it ended.
 pub struct Ended {
     pub status: i32,
     pub out: Vec<String>,
@@ -323,7 +323,7 @@ impl Running {
         self.end()
     }
 
-    /// Whether it runs no more.
+    /// True if it runs no more.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a process").is_some()
     }
@@ -391,7 +391,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// What is at a path of it.
+    /// URL of a path of the server.
     pub fn url(&self, path: &str) -> String {
         format!("uts://{}/{path}", self.address)
     }
@@ -465,7 +465,7 @@ pub fn pattern(bytes: usize) -> Vec<u8> {
     core::iter::repeat_with(step).take(bytes).collect()
 }
 
-/// Whether a name is that of a folder.
+/// True if a name is of a folder.
 pub fn is_dir(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.is_dir())
 }

@@ -84,7 +84,7 @@ impl<'a> Tunnel<'a> {
         tunnel
     }
 
-    /// What `uts ctl` says.
+    /// Answer of `uts ctl`.
     pub fn ctl(&self, args: &[&str]) -> super::Ended {
         self.place.run(&[&["ctl", &self.control], args].concat())
     }

@@ -24,7 +24,7 @@ use uts_traffic::stream_messages::MESSAGE_BYTES_MAX;
 use uts_traffic::transport::{Capabilities, Listener, Local, Result, Session, Transport, TransportError};
 use uts_units::text;
 
-/// What a connection is for (one byte), and the number of its session.
+/// Bytes for the purpose of a connection (one byte), and for the number of its session.
 const PREAMBLE_BYTES: usize = 9;
 
 /// Within this time a connection must say what it is for.
@@ -40,7 +40,7 @@ const MULTIPATH_KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 
 const BACKLOG: u32 = 1024;
 
-/// How TCP is set.
+/// Settings of TCP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSettings {
@@ -225,7 +225,7 @@ struct TcpSessions {
     _reception: Rc<Reception>,
 }
 
-/// What sorts the connections that arrive by session.
+/// Task that sorts the connections that arrive by session.
 struct Reception {
     known: RefCell<BTreeMap<u64, UnboundedSender<Sorted>>>,
     new_sessions: UnboundedSender<Arriving>,
@@ -326,7 +326,7 @@ mod tests {
         windows
     }
 
-    /// Whether a reader sees a failure if the sender gives up after `sends_for`, in the midst of
+    /// True if a reader sees a failure when the sender gives up after `sends_for`, in the midst of
     /// its data.
     fn is_failure_seen(tcp: &Tcp, sends_for: Duration) -> bool {
         let runtime =

@@ -18,7 +18,7 @@ use uts_traffic::transport::{
     Local, ReceiveStream, Result, SendStream, Session, Status, Stream, TransportError,
 };
 
-/// How often a closing session looks whether everything has arrived.
+/// Interval at which a closing session looks if everything has arrived.
 const DRAIN_EVERY: Duration = Duration::from_millis(2);
 
 /// An MPTCP connection without a subflow for this long is over. If packets are missing, a reset
@@ -26,7 +26,7 @@ const DRAIN_EVERY: Duration = Duration::from_millis(2);
 /// `net.mptcp.close_timeout` (60 s) for another subflow.
 const SUBFLOW_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Stream,
@@ -119,7 +119,7 @@ impl Connection {
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
-    /// Whether the peer has everything that was written, or will never have it.
+    /// True if the peer has everything that was written, or will never have it.
     fn has_delivered(&self) -> bool {
         let info = self.info();
         let has_all = info.unacked_segments == 0 && info.unsent_bytes == 0;
@@ -131,7 +131,7 @@ fn error(error: io::Error) -> TransportError {
     TransportError::Failed(error.to_string())
 }
 
-/// What connections did that are gone.
+/// Counts of connections that are gone.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     sent: u64,

@@ -1,4 +1,5 @@
-//! What is asked of UTS in an experiment, and what an application with such a workload would ask.
+//! Requirements on UTS in an experiment, and those that an application with such a workload would
+//! have.
 
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,11 @@ use uts_units::text;
 /// Keystrokes may be far apart, and long buffers silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// What an application asks for, before properties that are named.
+/// Requirements of an application, before properties that are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// What RFC 9622 gives as defaults.
+    /// Defaults of RFC 9622.
     Defaults,
     /// A long transfer.
     Bulk,
@@ -30,12 +31,13 @@ pub enum Preset {
     Messages,
 }
 
-/// How UTS is set.
+/// Settings of UTS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UniversalSettings {
-    /// What is asked for. If it is not set, what an application with such a workload would ask:
-    /// bulk for files, interactive for requests and keystrokes, timely for messages and video.
+    /// Requirements. If they are not set, those that an application with such a workload would
+    /// have: bulk for files, interactive for requests and keystrokes, timely for messages and
+    /// video.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirements: Option<Preset>,
     /// Further properties by their names, as `reliability = "prohibit"`.
@@ -45,7 +47,7 @@ pub struct UniversalSettings {
     /// `uts.profile.*`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub profile: BTreeMap<String, String>,
-    /// Whether mechanisms may be exchanged in mid-connection: short for the property `uts.adapt`.
+    /// Mechanisms may be exchanged in mid-connection: short for the property `uts.adapt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<bool>,
     /// Data that may be handed over to a stream before its writer has to wait, in bytes.
@@ -166,7 +168,7 @@ mod tests {
     const VOICE: &str =
         r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
 
-    /// What is asked for by a name is what the profile of that name asks for.
+    /// Requirements by a name are those of the profile of that name.
     #[test]
     fn a_word_for_requirements_is_a_named_profile() {
         for word in ["bulk", "interactive", "timely", "media", "messages"] {

@@ -13,8 +13,8 @@ use crate::selector;
 use core::time::Duration;
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
-/// What the application sends is measured over once to twice this time: frames of video and bursts
-/// of speech differ.
+/// Shortest span over which the application's sending is measured, the longest being twice this:
+/// frames of video and bursts of speech differ.
 const OFFER_SPAN: Duration = Duration::from_millis(500);
 /// The largest of so many measurements counts: a key frame every few seconds is part of what a path
 /// must carry.
@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// … and no more often than this, nor than its turn among the endpoint's connections comes.
 const TICK_MIN: Duration = Duration::from_millis(5);
 
-/// What the application has handed over so far, and in what packets it left.
+/// Amount that the application has handed over so far, and the packets and bursts in which it left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     bytes: u64,
@@ -36,8 +36,8 @@ struct Written {
     bursts: u16,
 }
 
-/// What the application sends in a second: not what is delivered, which congestion control may hold
-/// back.
+/// Load that the application offers in a second: not what is delivered, which congestion control
+/// may hold back.
 #[derive(Clone, Copy, Debug)]
 struct Offered {
     rate: Rate,
@@ -113,7 +113,7 @@ impl Adaptation {
         }
     }
 
-    /// What it returns to.
+    /// Profile that it returns to.
     pub fn home(&self) -> &Profile {
         self.policy.home()
     }
@@ -141,7 +141,8 @@ impl Ways {
         Written { bytes: self.bytes_written, packets: bursts.packets, bursts: bursts.count }
     }
 
-    /// Whether what waits here would arrive too late if it left at what the path delivers.
+    /// True if data that waits here would arrive too late, were it to leave at the rate that the
+    /// path delivers.
     fn is_late(&self, aim: Aim, facts: &PathFacts) -> bool {
         let Aim::InTime(deadline) = aim else { return false };
         if facts.capacity == Rate::default() {

@@ -1,5 +1,5 @@
 //! Exchanges, as the hub sees them. Frames become messages of the two machines ([`Exchanges`]).
-//! What a machine decides becomes a stack.
+//! A decision of a machine becomes a stack.
 //!
 //! [`Exchanges`]: crate::connection::parts::Exchanges
 
@@ -71,7 +71,7 @@ type Accept<'a> = dyn Fn(u8, &Profile) -> Result<(), Refusal> + 'a;
 enum How {
     /// Once the peer has agreed.
     Asked,
-    /// The same; it is the one that the group has: only the epoch is to be new.
+    /// The same; it is the profile that the group has: only the epoch is to be new.
     Renewed,
     /// At once, where that can be taken back.
     AtOnce,
@@ -212,7 +212,7 @@ impl Connection {
         self.allows_unprotected() && self.agreement.peer_allows_unprotected
     }
 
-    /// The profile in use for a group; that of group 0 where it has none yet.
+    /// Profile in use for a group; the profile of group 0 where it has none yet.
     pub(in crate::connection) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
         let of = |group| match direction {
             Direction::Out => self.ways.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
@@ -568,7 +568,7 @@ pub(in crate::connection) struct Reasons {
     pub expects: String,
 }
 
-/// What changes between two profiles, in one line.
+/// Changes between two profiles, in one line.
 pub fn changes(old: &Profile, new: &Profile) -> String {
     let changes = old.changes_to(new);
     if changes.is_empty() { "nothing but the keys".into() } else { changes }

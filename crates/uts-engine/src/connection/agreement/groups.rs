@@ -27,14 +27,14 @@ use uts_functions::{Function, Profile, Time};
 #[derive(Debug)]
 pub(crate) struct Group {
     requirements: Requirements,
-    /// What the selector chose. Of the functions that the direction shares only the latest choice
-    /// of group 0 counts.
+    /// Profile that the selector chose. Of the functions that the direction shares only the latest
+    /// choice of group 0 counts.
     profile: Profile,
     /// It has been in use.
     is_agreed: bool,
     /// Something is to be asked for.
     is_wanting: bool,
-    /// What the peer has, less what it refused.
+    /// Mechanisms that the peer has, less those that it refused.
     usable: Library,
 }
 
@@ -77,7 +77,7 @@ impl Groups {
     }
 }
 
-/// What becomes of messages that are handed to a flow.
+/// Treatment of messages that are handed to a flow.
 pub(in crate::connection) struct Forming {
     segmentation: segmentation::Slot,
     presentation: presentation::Slot,
@@ -88,7 +88,7 @@ pub(in crate::connection) struct Forming {
 }
 
 impl Forming {
-    /// Whether the ends of messages are kept.
+    /// True if the ends of messages are kept.
     pub fn keeps_boundaries(&self) -> bool {
         self.segmentation.keeps_boundaries()
     }
@@ -98,7 +98,7 @@ impl Forming {
         self.segmentation.message_bytes_max()
     }
 
-    /// Whether messages may travel in another form than they are handed over in.
+    /// True if messages may travel in another form than they are handed over in.
     pub fn presents(&self) -> bool {
         !self.presentation.info().facts.inert
     }
@@ -192,8 +192,8 @@ impl Connection {
         self.agreement.groups.requirements_of(group, &self.ways.config)
     }
 
-    /// What becomes of messages that are handed to a flow: as the profile in use has it, or the one
-    /// that it waits for.
+    /// Treatment of messages that are handed to a flow: under the profile in use, or under the
+    /// profile that the flow waits for.
     pub(in crate::connection) fn forming(&self, flow: FlowId) -> Option<Forming> {
         let send = &self.ways.flows.get(flow.0)?.send;
         if send.is_held {
@@ -338,18 +338,18 @@ impl Connection {
     }
 }
 
-/// Whether two profiles agree in what a group has for itself.
+/// True if two profiles agree in all functions that a group has for itself.
 fn is_same_of_group(a: &Profile, b: &Profile) -> bool {
     a.differences(b).all(Function::is_shared)
 }
 
-/// Whether packets under two profiles are protected or acknowledged differently. (What else is
-/// shared is not looked for in the profiles of groups other than 0.)
+/// True if packets under two profiles are protected or acknowledged differently. (Other shared
+/// functions are not looked for in the profiles of groups other than 0.)
 fn differ(a: &Profile, b: &Profile) -> bool {
     [Function::Protection, Function::Acknowledgement].into_iter().any(|f| a.get(f) != b.get(f))
 }
 
-/// Whether messages with one key keep their order under a profile, and others do not.
+/// True if messages with one key keep their order under a profile, and others do not.
 fn is_keyed(profile: &Profile) -> bool {
     profile.mechanism(Function::Sequencing).is_some_and(|m| m.facts.keys)
 }

@@ -1,5 +1,5 @@
-//! What the two ends can have together, and what this end wants of it: for the connection, and for
-//! groups of flows.
+//! Agreement of the two ends: what they can have together, and what this end wants of it, for the
+//! connection and for groups of flows.
 
 pub(in crate::connection) mod adapt;
 pub(in crate::connection) mod exchanges;
@@ -13,7 +13,8 @@ use crate::selector::Library;
 use std::sync::Arc;
 use uts_functions::Profile;
 
-/// What can be agreed with the peer, and what is wanted.
+/// State of the agreement: the mechanisms that can be agreed with the peer, and those that are
+/// wanted.
 #[derive(Default)]
 pub(in crate::connection) struct Agreement {
     pub peer_library: Option<Library>,

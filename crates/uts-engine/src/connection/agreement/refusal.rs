@@ -1,4 +1,4 @@
-//! Whether this end takes part in a profile that the peer asks for, and if not, why.
+//! Answer of this end to a profile that the peer asks for: it takes part, or says why not.
 
 use crate::consent::Answering;
 use crate::selector::Library;
@@ -15,7 +15,7 @@ pub struct Refusal {
     pub stranger: Option<u8>,
     /// Why.
     pub reason: RefusalReason,
-    /// What there is instead.
+    /// Mechanism that can be had instead.
     pub alternative: Option<Choice>,
 }
 
@@ -85,19 +85,19 @@ impl RefusalReason {
     }
 }
 
-/// What this end answers by.
+/// Terms by which this end answers.
 pub(in crate::connection) struct Terms<'a> {
-    /// What it has.
+    /// Mechanisms that it has.
     pub library: Library,
     /// Both ends have said that they accept packets without protection.
     pub may_go_unprotected: bool,
-    /// How group 0 is protected.
+    /// Protection of group 0.
     pub protection: Choice,
     pub answering: Answering<'a>,
 }
 
 impl Terms<'_> {
-    /// Whether this end takes part in a profile for a group.
+    /// Accepts a profile for a group, or says why this end takes no part in it.
     pub fn accept(&self, profile: &Profile, group: u8) -> Result<(), Refusal> {
         if let Err(error) = profile.check() {
             let (function, reason) = match &error {
@@ -140,8 +140,8 @@ pub(in crate::connection) fn lacks(library: &Library, profile: &Profile) -> Opti
     Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
 }
 
-/// A mechanism to offer for one that cannot be had: the mandatory one that does most like it. Where
-/// nobody here knows what it does, it is the one of the highest number.
+/// Mechanism to offer for one that cannot be had: the mandatory mechanism that does most like it.
+/// Where nobody here knows what it does, it is the mandatory mechanism of the highest number.
 fn best_of(library: &Library, profile: &Profile, function: Function) -> Option<Choice> {
     let may = |m: &Mechanism| m.mandatory && library.has(function, m.number);
     let found = match profile.mechanism(function) {
@@ -158,7 +158,7 @@ mod tests {
     use crate::requirements::{Consents, Requirements};
     use uts_functions::mechanism::Params;
 
-    /// What an end with a library answers that would agree to everything.
+    /// Answer of an end that has this library and agrees to everything.
     fn answer(profile: &Profile, group: u8, unprotected: bool, library: Library) -> Result<(), Refusal> {
         let requirements = Requirements { consents: Consents::All, ..Requirements::default() };
         let terms = Terms {

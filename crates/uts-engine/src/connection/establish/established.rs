@@ -350,7 +350,7 @@ impl Connection {
         }
     }
 
-    /// What may still be sent to an address that has not been proved (RFC 9000 section 8.1).
+    /// Bytes that may still be sent to an address that has not been proved (RFC 9000 section 8.1).
     pub(in crate::connection) fn amplification_room(&self) -> usize {
         self.establishing.room()
     }
@@ -390,7 +390,7 @@ fn refusal_of(code: u16, said: &str) -> CloseReason {
     })
 }
 
-/// What was said before its speaker had shown who it is.
+/// Adds to words that their speaker had not shown who it is.
 fn unproved(said: String) -> String {
     said + " (said before it had shown who it is)"
 }
@@ -411,7 +411,7 @@ fn bounded(service: &str) -> &str {
     &service[..service.floor_char_boundary(SERVICE_BYTES_MAX)]
 }
 
-/// What this end says of itself in the handshake. (K-4)
+/// Hello of this end, as bytes: its ids, library, limits and proposal for the handshake. (K-4)
 pub(crate) fn hello(
     config: &ConnectionConfig,
     first_credit: u64,

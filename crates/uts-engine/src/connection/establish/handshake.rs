@@ -49,7 +49,8 @@ struct LevelState {
     out: Vec<u8>,
     /// Bytes to send, the first time or again.
     to_send: RangeSet,
-    /// What each packet carried, and when it was sent.
+    /// Time at which each packet was sent, and the bytes of the level that it carried, as
+    /// positions.
     sent: BTreeMap<u32, (Time, Range<u64>)>,
     received: RangeSet,
     ack_due: bool,
@@ -92,14 +93,14 @@ pub(crate) struct Handshake {
     pub rtt_sample: Option<Duration>,
     /// The longest such.
     pub flight: Duration,
-    /// What was known of the way to the peer.
+    /// Knowledge of the way to the peer from before.
     pub known: Option<Box<Known>>,
-    /// What someone has said whom nobody vouches for: told if nothing better comes.
+    /// Reason that came without proof of its sender: told if nothing better comes.
     /// (establishment.md R-6)
     pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
-    /// What its datagrams have at the most; those of a client that hold packets of the level
+    /// Size of its largest datagrams, in bytes. A client's datagrams that hold packets of the level
     /// Initial are filled up to it, so that a server may answer with three times as much (RFC 9000
     /// section 14.1).
     pub datagram_bytes: usize,
@@ -113,7 +114,7 @@ pub(crate) struct Handshake {
     pub early: Vec<(Option<Ecn>, Vec<u8>)>,
 }
 
-/// What an establishment packet brought.
+/// Outcome of reading an establishment packet.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
     /// It was authentic.
@@ -182,7 +183,7 @@ impl Handshake {
         !self.tls.is_handshaking()
     }
 
-    /// Whether packets are still to be sent, or to be waited for.
+    /// True if packets are still to be sent, or to be waited for.
     pub fn is_active(&self) -> bool {
         self.levels.iter().any(Option::is_some)
     }
@@ -365,7 +366,7 @@ impl Handshake {
         }
     }
 
-    /// How long to wait for an answer (establishment.md R-2).
+    /// Time to wait for an answer (establishment.md R-2).
     fn timeout(&self) -> Duration {
         let unmeasured = self.mechanism.timeout(self.tries);
         // establishment.md R-11
@@ -381,7 +382,7 @@ impl Handshake {
         self.mechanism.give_up_after(heard)
     }
 
-    /// Whether there is anything to send.
+    /// True if there is anything to send.
     pub fn wants_to_send(&self) -> bool {
         self.close.is_some()
             || self.ping_due
@@ -558,8 +559,8 @@ fn open<'a>(keys: &Keys, packet: &'a mut [u8], place: &Place) -> Option<(u32, &'
     Some((number, plain))
 }
 
-/// Whether the packet was made by someone who knows the client's first connection id: a cheap check
-/// before any state.
+/// True if the packet was made by a sender that knows the client's first connection id: a cheap
+/// check before any state.
 pub(crate) fn is_authentic(keys: &Keys, packet: &[u8], place: &Place) -> bool {
     let mut copy = packet.to_vec();
     open(keys, &mut copy, place).is_some()

@@ -1,4 +1,4 @@
-//! What handshakes store for peers that nobody knows yet: each byte of a level once, so much for
+//! Memory of handshakes for peers that nobody knows yet: each byte of a level once, so much for
 //! each handshake, and so much for all of an endpoint together.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use uts_functions::RangeSet;
 use uts_wire::packet::establishment::Level;
 
-/// What a handshake takes before it has stored anything: its keys, and the state of the TLS
+/// Bytes that a handshake takes before it has stored anything: its keys, and the state of the TLS
 /// library.
 const HANDSHAKE_BYTES: usize = 24 * 1024;
 
 /// Separate pieces of a level that may wait for what is between them: a flight has fewer packets.
 const PIECES_MAX: usize = 32;
 
-/// How far the handshake bytes of a level may reach, and so how many of them are held, here and by
-/// the TLS library. (establishment.md R-5)
+/// Position up to which the handshake bytes of a level may reach, and so the most of them that are
+/// held, here and by the TLS library. (establishment.md R-5)
 const fn reach_max(level: Level) -> u32 {
     match level {
         // The address of who sends these is not proved. A ClientHello with a key of ML-KEM has 2
@@ -25,7 +25,7 @@ const fn reach_max(level: Level) -> u32 {
     }
 }
 
-/// What all handshakes of an endpoint may hold together, and do.
+/// Memory that all handshakes of an endpoint hold together, in bytes, and its bound.
 #[derive(Clone, Debug)]
 pub(crate) struct HandshakeMemory {
     held: Arc<AtomicUsize>,
@@ -50,7 +50,8 @@ impl HandshakeMemory {
     }
 }
 
-/// What one handshake holds of an endpoint's memory for them. It goes back with the handshake.
+/// Part of an endpoint's [`HandshakeMemory`] that one handshake holds. It goes back with the
+/// handshake.
 #[derive(Debug)]
 pub(crate) struct Ration {
     of: HandshakeMemory,
@@ -84,8 +85,8 @@ pub(in crate::connection) struct CryptoStream {
     /// Where the furthest byte so far ends: so many are paid for.
     reach: u32,
     read_to: u32,
-    /// Which bytes have come that were not read, by position, and they: those that have not come
-    /// are zero.
+    /// Positions of the bytes that have come and were not read, and the bytes; bytes that have not
+    /// come are zero.
     have: RangeSet,
     waiting: Vec<u8>,
 }
@@ -133,7 +134,7 @@ impl CryptoStream {
         }
     }
 
-    /// Whether a piece overlaps with one that is there, or lies beside it.
+    /// True if a piece overlaps with a piece that is there, or lies beside it.
     fn touches(&self, start: u32, end: u32) -> bool {
         self.have.intersects(&(u64::from(start).saturating_sub(1)..u64::from(end) + 1))
     }

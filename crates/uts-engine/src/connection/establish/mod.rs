@@ -1,4 +1,4 @@
-//! What is there until a connection is established, and what stays of it: the proof of the peer's
+//! State of a connection until it is established, and what stays of it: the proof of the peer's
 //! address, and its certificates.
 
 pub(in crate::connection) mod established;
@@ -60,7 +60,7 @@ impl Establishing {
         if self.address_proved { usize::MAX } else { usize::try_from(self.room_bytes).unwrap_or(0) }
     }
 
-    /// Whether packets of the handshake may still be to be sent.
+    /// True if packets of the handshake may still have to be sent.
     pub fn is_active(&self) -> bool {
         self.handshake.as_ref().is_some_and(|handshake| handshake.is_active())
     }

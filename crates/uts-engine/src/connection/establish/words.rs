@@ -1,8 +1,8 @@
-//! What TLS says of an error, in words for people: its own texts name the types of a program.
+//! Errors of TLS, in words for people: its own texts name the types of a program.
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What stands before the reason why a certificate is not valid.
+/// Words before the reason why a certificate is not valid.
 pub const CERTIFICATE: &str = "its certificate is not valid: ";
 
 /// An error of TLS as a line for people, of the peer.

@@ -1,4 +1,4 @@
-//! What the application does with a connection's flows.
+//! Calls of the application on a connection's flows.
 
 use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
 use crate::connection::flows::halves::{Rest, SendHalf, SentReset};
@@ -153,7 +153,7 @@ impl Connection {
         Ok(send)
     }
 
-    /// How many bytes a flow takes now.
+    /// Bytes that a flow takes now.
     fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
         let capacity = self.ways.send_capacity(id.0);
         let send = self.writable(id)?;
@@ -192,7 +192,7 @@ impl Connection {
         Ok(take)
     }
 
-    /// Whether bytes that are written to a flow may travel in a form of their own. Where they do
+    /// True if bytes that are written to a flow may travel in a form of their own. Where they do
     /// not, this is all that is asked.
     #[inline]
     fn may_present_stream(&self, id: FlowId) -> bool {
@@ -405,15 +405,15 @@ impl Connection {
         next.ok_or(ReadError::Blocked)
     }
 
-    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who
-    /// may be called again late.
+    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for a
+    /// caller that may be called again late.
     pub fn acknowledge(&mut self, now: Time) {
         if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
             inbound.arrivals.report_by(now);
         }
     }
 
-    /// Whether all that has arrived in a flow was read, and more may come: to read would be in
+    /// True if all that has arrived in a flow was read, and more may come: to read would be in
     /// vain.
     pub fn has_read_all(&self, id: FlowId) -> bool {
         let receive = self.ways.flows.get(id.0).map(|flow| &flow.receive);
@@ -543,9 +543,9 @@ impl Connection {
 }
 
 impl Ways {
-    /// How many bytes a flow may hold that the peer has not acknowledged. What fills the path is
-    /// shared by all flows that send: a thousand hold little more than one. What waits for the
-    /// peer's credit would fill no path. All flows together hold what the connection has memory for
+    /// Bytes that a flow may hold without an acknowledgement of the peer. All flows that send share
+    /// what fills the path: a thousand hold little more than one. Data that waits for the peer's
+    /// credit would fill no path. All flows together hold what the connection has memory for
     /// (flow.md R-37), each no more than four times what it leaves free: flows that are not read
     /// hold up no others.
     pub(in crate::connection) fn send_capacity(&self, id: u32) -> usize {
@@ -589,7 +589,7 @@ impl Ways {
         self.after_send_change(id.0);
     }
 
-    /// How long a peer that takes nothing of what is left of a flow is waited for.
+    /// Time until which a peer is waited for that takes nothing of what is left of a flow.
     fn patience_from(&self, now: Time) -> Time {
         let patience = self.config.idle_timeout;
         if patience.is_zero() { Time::NEVER } else { now + patience }

@@ -1,4 +1,4 @@
-//! What many messages are handed over in, and read into.
+//! Batches of messages, in which many are handed over and read.
 
 use crate::connection::flows::interface::Read;
 use crate::connection::receive::presentations::Presented;
@@ -93,12 +93,12 @@ impl MessageBatch {
         Ok(())
     }
 
-    /// How many messages.
+    /// Number of messages.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -183,14 +183,14 @@ pub(in crate::connection) struct Terms {
 }
 
 impl Terms {
-    /// How many of these messages are handed over, and of how many bytes.
+    /// Number of these messages that are handed over, and their bytes.
     fn fit<'a>(&self, buffer: &SendBuffer, messages: impl IntoIterator<Item = &'a Bytes>) -> (usize, usize) {
         let sizes = messages.into_iter().map(Bytes::len).take_while(|size| *size <= self.bytes_max);
         buffer.fit(self.capacity, sizes)
     }
 }
 
-/// What messages are handed over in.
+/// Source from which messages are handed over.
 pub(in crate::connection) trait Queue {
     fn front(&mut self) -> Option<&[u8]>;
     fn take_front(&mut self) -> Option<Bytes>;
@@ -261,7 +261,7 @@ impl Queue for MessageBatch {
     }
 }
 
-/// What is read goes here.
+/// Sink for what is read.
 pub trait ReadSink {
     /// One more. Says whether more is wanted.
     fn put(&mut self, read: Read) -> bool;

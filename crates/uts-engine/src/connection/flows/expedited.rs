@@ -14,10 +14,10 @@ use bytes::Bytes;
 use uts_functions::Time;
 use uts_wire::frame::{self, Frame, MAX_EXPEDITED_BYTES};
 
-/// What a flow's sender knows of its expedited messages.
+/// Expedited messages of a flow, as its sender knows them.
 #[derive(Debug, Default)]
 pub(crate) struct SendSide {
-    /// How many were handed over.
+    /// Number of messages that were handed over.
     count: u64,
     /// The last of them, until the peer's application has taken it.
     out: Option<Out>,
@@ -30,14 +30,14 @@ struct Out {
     message: Bytes,
     /// Its packet was acknowledged.
     has_arrived: bool,
-    /// What was written from this position on waits for that (flow.md R-27).
+    /// Position from which on written data waits for this arrival (flow.md R-27).
     before: u64,
 }
 
-/// What a flow's receiver knows of the expedited messages that came.
+/// Expedited messages that came in a flow, as its receiver knows them.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveSide {
-    /// How many there were.
+    /// Number of messages that came.
     count: u64,
     /// The last of them, until the application has taken it.
     unread: Option<Bytes>,
@@ -58,7 +58,8 @@ impl SendSide {
 }
 
 impl SendHalf {
-    /// How far the flow may send of what it may otherwise send up to `limit` (flow.md R-27).
+    /// Position up to which the flow may send: `limit`, or less while an expedited message has not
+    /// arrived (flow.md R-27).
     #[inline]
     pub fn behind_expedited(&self, limit: u64) -> u64 {
         let out = self.rare.as_ref().and_then(|rare| rare.expedited.out.as_ref());
@@ -73,7 +74,7 @@ impl SendHalf {
 }
 
 impl ReceiveHalf {
-    /// Whether an expedited message waits for the application.
+    /// True if an expedited message waits for the application.
     pub fn has_expedited(&self) -> bool {
         self.expedited.as_ref().is_some_and(|arrived| arrived.unread.is_some())
     }

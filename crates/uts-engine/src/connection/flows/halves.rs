@@ -41,10 +41,10 @@ pub(crate) struct SendHalf {
     pub reset: Option<Box<SentReset>>,
     pub stopped: Option<u64>,
     pub is_done: bool,
-    /// What repeats this flow's losses, and the choice that it was built for: its memory is the
-    /// flow's own, and outlives epochs that change other functions.
+    /// Mechanism that repeats this flow's losses, and the choice that it was built for: its memory
+    /// is the flow's own, and outlives epochs that change other functions.
     pub retransmission: Option<(Choice, retransmission::Slot)>,
-    /// What only few mechanisms need.
+    /// State that only few mechanisms need.
     pub rare: Option<Box<Rare>>,
     /// Position that it has reached, as the connection's credit counts it, and the memory that it
     /// holds.
@@ -59,35 +59,36 @@ pub(crate) struct SendHalf {
 pub(crate) struct SentReset {
     /// Why, for programs.
     pub code: u64,
-    /// What is below this position is delivered, and the reset is acted on behind it.
+    /// Position below which data is delivered, and behind which the reset is acted on.
     pub final_position: u64,
     /// The peer has acknowledged the reset with this final position.
     pub is_known: bool,
-    /// What the peer lacks below the final position is still sent; `None` if it was given up.
+    /// State of the data below the final position that the peer lacks and that is still sent;
+    /// `None` if it was given up.
     pub rest: Option<Rest>,
 }
 
-/// What is still sent of a flow that was reset.
+/// State of a flow that was reset and of which data is still sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     /// When it is looked at again.
     pub look_at: Time,
-    /// How much of it the peer had when it was looked at last, as a position.
+    /// Position up to which the peer had it when it was looked at last.
     pub known_to: u64,
 }
 
 /// States of functions for a flow that is sent, which only few mechanisms need.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
-    /// What is lost and waits to be asked for.
+    /// Lost data that waits to be asked for.
     pub awaited: Awaited,
-    /// How often what is lost was lost, where the mechanism counts.
+    /// Count of the losses of each stretch of lost data, where the mechanism counts.
     pub tries: Tries,
-    /// What has arrived without the rest of its unit, where the mechanism has units.
+    /// Data that has arrived without the rest of its unit, where the mechanism has units.
     pub withheld: Withheld,
-    /// What is outstanding, where flow control looks at that.
+    /// Outstanding data, where flow control looks at that.
     pub sending: Sending,
-    /// What was handed over ahead of the flow's rate.
+    /// Data that was handed over ahead of the flow's rate.
     pub meter: Meter,
     /// When the flow's rate lets the next message in, if one was refused.
     pub admits_at: Option<Time>,
@@ -104,8 +105,8 @@ pub(crate) struct Rare {
 }
 
 impl SendHalf {
-    /// What becomes of a message that the application hands over, as far as the flow's rate is
-    /// concerned. If it has to wait, the writer is told when it need not any more.
+    /// Verdict of the flow's rate on a message that the application hands over. If the message has
+    /// to wait, the writer is told when it need not any more.
     pub fn offer(&mut self, rate: &mut rate::Slot, now: Time, bytes: usize) -> Verdict {
         let rare = self.rare.get_or_insert_default();
         let verdict = rate.offer(&mut rare.meter, now, bytes as u64);
@@ -137,7 +138,7 @@ impl SendHalf {
         self.rare.get_or_insert_default().coverage.insert(start, bytes);
     }
 
-    /// How many bytes at the end of a part of a message may come damaged.
+    /// Number of bytes at the end of a part of a message that may come damaged.
     pub fn tolerant_bytes(&self, chunk: &Chunk) -> usize {
         let coverage = self.rare.as_ref().map(|rare| &rare.coverage).filter(|all| !all.is_empty());
         let Some(coverage) = coverage.filter(|_| chunk.message && !chunk.presented) else { return 0 };
@@ -203,7 +204,7 @@ impl SendHalf {
         }
     }
 
-    /// What was written from this position on is given up rather than repeated.
+    /// Marks what was written from this position on: it is given up rather than repeated.
     pub fn tag(&mut self, start: u64) {
         self.rare.get_or_insert_default().tagged.insert(start..self.buffer.written());
     }
@@ -263,7 +264,7 @@ impl SendHalf {
     }
 }
 
-/// What asks for missing data of a flow.
+/// State of a mechanism that asks for missing data of a flow.
 #[derive(Debug)]
 pub(crate) struct Asking {
     /// The epoch that says so, and its choice.
@@ -303,9 +304,9 @@ pub(crate) struct ReceiveHalf {
     /// Data may arrive below this position, whatever was granted: what was said in the handshake,
     /// and what was sent while nothing had to be granted.
     pub free_limit: u64,
-    /// What reads bytes that travel in a form of their own, if any did.
+    /// Reader of bytes that travel in a form of their own, if any did.
     pub lines: Option<Box<Lines>>,
-    /// What asks for missing data, if anything does.
+    /// State of the mechanism that asks for missing data, if one does.
     pub asking: Option<Box<Asking>>,
     /// The expedited messages that came, if any did.
     pub expedited: Option<Box<expedited::ReceiveSide>>,
@@ -317,7 +318,7 @@ pub(crate) struct ReceiveHalf {
 }
 
 impl ReceiveHalf {
-    /// Whether memory is given to so many more bytes, whatever the peer was granted (flow.md R-8).
+    /// True if there is memory for so many more bytes, whatever the peer was granted (flow.md R-8).
     pub fn has_room(&self, bytes: u64) -> bool {
         self.data.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
     }
@@ -346,7 +347,7 @@ impl ReceiveHalf {
             }
     }
 
-    /// Whether data that comes under a stack goes into this flow with nothing changed about it.
+    /// True if data that comes under a stack goes into this flow with nothing changed about it.
     fn takes_from(&self, stack: &ReceiveStack) -> bool {
         let is_ours =
             self.is_placed && self.group == stack.group && self.due_reset().is_none() && !self.is_done;
@@ -382,7 +383,7 @@ impl ReceiveHalf {
         is_due && !core::mem::replace(&mut asking.is_wanted, true)
     }
 
-    /// What is to be asked for now, and the number of the mechanism that says so.
+    /// Number of the mechanism that asks for missing data, and the ranges that it asks for now.
     pub fn ask(&mut self, now: Time, rtt: Duration) -> Option<(u8, Vec<Range<u64>>)> {
         let asking = self.asking.as_mut()?;
         asking.is_wanted = false;
@@ -402,12 +403,12 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether the application waits for data that may still come.
+    /// True if the application waits for data that may still come.
     pub fn is_awaited(&self) -> bool {
         self.reader_waits && !self.reader_told && !self.is_done
     }
 
-    /// Whether the sender needs no credit.
+    /// True if the sender needs no credit.
     pub fn is_free(&self) -> bool {
         !self.flow.info().facts.grants
     }
@@ -427,7 +428,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether the peer needs credit for more. (F-9)
+    /// True if the peer needs credit for more. (F-9)
     pub fn is_credited(&self) -> bool {
         !self.is_free() && !self.is_done && self.due_reset().is_none() && !self.data.is_ended()
     }

@@ -42,7 +42,7 @@ pub(crate) struct Incoming {
     grant: Grant,
     /// While something is received.
     tuning: Option<Box<Tuning>>,
-    /// Sum of the positions that all flows have reached, those that are gone included.
+    /// Sum of the positions that all flows have reached, flows that are gone included.
     received: u64,
     /// Memory that flows take, and of that what is data.
     charge: usize,

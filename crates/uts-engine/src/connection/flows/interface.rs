@@ -1,5 +1,5 @@
-//! What the application says of flows and messages, and what it is told: how a flow is opened, how
-//! a message is sent, what was read, and why something could not be done.
+//! Options, results and errors of flows and messages, as the application meets them: how a flow is
+//! opened, how a message is sent, what was read, and why something could not be done.
 
 use crate::connection::CloseReason;
 use crate::connection::flows::DEFAULT_PRIORITY;
@@ -9,15 +9,14 @@ use crate::selector::Contradiction;
 use bytes::Bytes;
 use core::time::Duration;
 
-/// How a flow is opened.
+/// Options for opening a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOptions {
-    /// How important it is among the flows of the connection: 0 = most, 255 = least.
+    /// Importance of the flow among the flows of the connection: 0 = most, 255 = least.
     /// `connScheduler` says what that means: by default a flow's share is as 1 / (priority + 1).
     /// Where it is left at 100, `connPriority` of the requirements says it.
     pub priority: u8,
-    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the
-    /// connection.
+    /// Requirements for the data that this end sends in the flow; `None` = those of the connection.
     ///
     /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange
     /// when the first of them is opened. Until then what is written waits: nothing is ever sent
@@ -48,22 +47,22 @@ impl FlowOptions {
     }
 }
 
-/// How a message is sent.
+/// Options for sending a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessageOptions {
     /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
     pub lifetime: Option<Duration>,
-    /// What is handed over at the receiver before it, where a profile keeps a partial order
+    /// Data that is handed over at the receiver before it, where a profile keeps a partial order
     /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
     pub after: After,
     /// Where a profile keeps the order of each key (`uts.profile.sequencing=per-key`): it is handed
     /// over after all messages that were sent before it in its flow with the same key. Without a
     /// key it waits for none, and none for it. Under any other profile it says nothing.
     pub key: Option<u32>,
-    /// How many of its bytes, from the first on, have to arrive as they were sent
-    /// (`msgChecksumLen`). Those behind may come damaged, where nothing encrypts, the profile's
-    /// detection lets that through and the receiver takes it; the receiver is told. `None` = what
-    /// the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
+    /// Number of its bytes, from the first on, that have to arrive as they were sent
+    /// (`msgChecksumLen`). Bytes behind them may come damaged, where nothing encrypts, the
+    /// profile's detection lets that through and the receiver takes it; the receiver is told.
+    /// `None` = what the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
     pub checksum_len: Option<u32>,
     /// It passes all other data of its flow, and arrives although the flow's credit is used up
     /// (`uts.expedited=on` at both ends; ISO 8073 section 6.11). It has at most 16 bytes, and
@@ -79,14 +78,14 @@ impl MessageOptions {
     pub const ALL: u32 = u32::MAX;
 }
 
-/// What a message waits for at the receiver, under a partial order (RFC 1693).
+/// Data that a message waits for at the receiver, under a partial order (RFC 1693).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum After {
     /// Everything that was sent before it in its flow.
     #[default]
     Everything,
-    /// What was sent in its flow between these positions, which
-    /// [`Connection::position`](crate::Connection::position) has given. What is behind the message
+    /// Data of its flow between these positions, which
+    /// [`Connection::position`](crate::Connection::position) has given. Data behind the message
     /// does not count.
     Positions {
         /// The first.
@@ -119,9 +118,9 @@ pub enum FlowError {
         "`{asked}` cannot be asked of a flow: all flows of a connection share that, and this one has `{shared}`"
     )]
     Shared {
-        /// What was asked, as it would be written.
+        /// Property that was asked for, as it would be written.
         asked: String,
-        /// What the connection has.
+        /// Value of it that the connection has.
         shared: String,
     },
     /// As many sets of requirements are in use as there may be.
@@ -146,7 +145,7 @@ pub enum WriteError {
     /// The peer wants no more data.
     #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
-    /// What the flow requires could not be agreed with the peer.
+    /// The requirements of the flow could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
     Refused(String),
     /// The flow was finished or reset here.
@@ -191,7 +190,7 @@ pub enum ReadError {
     Closed(CloseReason),
 }
 
-/// What was read.
+/// Result of reading from a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// A stretch of bytes, and its position in the flow (which matters only where order is not
@@ -204,7 +203,7 @@ pub enum Read {
     Damaged {
         /// The message.
         message: Bytes,
-        /// How many of its bytes, from the first on, are as they were sent.
+        /// Number of its bytes, from the first on, that are as they were sent.
         right_bytes: u64,
     },
     /// The flow has ended.

@@ -27,7 +27,7 @@ use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Spares};
 use uts_functions::{RangeSet, Time};
 
-/// Which end of a connection this is.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// It asked for the connection.
@@ -37,7 +37,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Whether a flow of this id was opened by this side. (F-1)
+    /// True if a flow of this id was opened by this side. (F-1)
     pub(crate) fn opens(self, flow: u32) -> bool {
         (flow & 1 == 0) == (self == Side::Client)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Flows {
     next_id: u32,
     /// Flows that this end may open.
     pub opened_max: u32,
-    /// With what window flows begin that this end sends in group 0, in bytes; windows are smaller
+    /// Window with which flows begin that this end sends in group 0, in bytes; windows are smaller
     /// than the most that this holds, which is no bound.
     pub window_out: u32,
     /// Flows that the peer may open (a count of all ever opened).
@@ -68,9 +68,9 @@ pub(crate) struct Flows {
     /// and many rest.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
     alarms: Option<Box<BTreeSet<(Time, u32)>>>,
-    /// What the peer is to be told of flows.
+    /// Signals about flows that wait to be sent to the peer.
     pub signals: BTreeSet<Signal>,
-    /// What the peer grants a flow at its begin, at the most.
+    /// Bytes that the peer grants a flow at its begin, at the most.
     pub credit_initial_out: u64,
     /// Flow control in the way in has granted nothing at some time: what left then may be beyond
     /// any limit, and is repeated under what came after (flow.md R-39).
@@ -90,14 +90,14 @@ pub(crate) struct Flows {
     /// The flows of the peer together, and those of this end.
     pub incoming: Incoming,
     pub outgoing: Outgoing,
-    /// How flows share the connection.
+    /// Way in which flows share the connection.
     pub scheduler: Scheduler,
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
 }
 
-/// What a frame says about a flow that cannot be.
+/// Violation by a frame that names a flow which cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FlowViolation {
     #[error("flow {0} is beyond the limit of {1} flows")]
@@ -106,7 +106,7 @@ pub(crate) enum FlowViolation {
     NeverOpened(u32),
 }
 
-/// What is said to a peer that names such a flow.
+/// Reason for closing, as it is said to a peer that names such a flow.
 pub(in crate::connection) fn violation(violation: FlowViolation) -> CloseReason {
     CloseReason::Protocol(violation.to_string())
 }
@@ -152,7 +152,8 @@ impl Flows {
         self.peers_opened > 0 || self.next_id > 1
     }
 
-    /// Whether the peer allows another flow, and there is a number for it: none is given twice.
+    /// True if the peer allows another flow, and there is a number for it: no number is given
+    /// twice.
     pub fn may_open(&self) -> bool {
         self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2
     }
@@ -252,7 +253,7 @@ impl Flows {
         }
     }
 
-    /// True if a flow has its place among those that have something to send.
+    /// True if a flow has its place among flows that have something to send.
     #[cfg(debug_assertions)]
     pub fn is_in_order(&self, id: u32) -> bool {
         self.get(id).is_some_and(|flow| flow.send.turn.is_on())
@@ -273,7 +274,7 @@ impl Flows {
         is_so && due == listed
     }
 
-    /// True if the memory that is counted is that of all flows.
+    /// True if the counted memory is the memory of all flows.
     #[cfg(debug_assertions)]
     pub fn counts_are_right(&self) -> bool {
         let charges = self.table.values().map(|flow| flow.receive.counted.charge).sum::<usize>();
@@ -286,8 +287,8 @@ impl Flows {
             && self.table.values().all(|flow| is_so(flow))
     }
 
-    /// Bytes that the window of a flow may grow to: all that may be granted, if it is the only one;
-    /// together no more than half of that, if they are many, for those that come.
+    /// Bytes that the window of a flow may grow to: all that may be granted, if it is the only
+    /// flow; together no more than half of that, if there are many, for flows that come.
     pub fn share_of_flow(&self) -> u64 {
         self.incoming.grantable_max() / (2 * self.table.len() as u64).saturating_sub(1).max(1)
     }
@@ -465,7 +466,7 @@ impl Flows {
         }
     }
 
-    /// Whether all data of a flow below a position has come, or will not.
+    /// True if all data of a flow below a position has come, or will not come.
     pub fn has_all_below(&self, id: u32, position: u64) -> bool {
         self.get(id).is_none_or(|flow| {
             let receive = &flow.receive;
@@ -473,7 +474,7 @@ impl Flows {
         })
     }
 
-    /// Whether data of a flow below a position is still to come; of a flow that is not known yet
+    /// True if data of a flow below a position is still to come; of a flow that is not known yet
     /// all is.
     pub fn lacks_below(&self, id: u32, position: u64) -> bool {
         let is_gone = self.gone[(id & 1) as usize].contains(u64::from(id / 2));
@@ -481,7 +482,7 @@ impl Flows {
         if is_known { !self.has_all_below(id, position) } else { position > 0 }
     }
 
-    /// Whether a flow is in the order of sending.
+    /// True if a flow is in the order of sending.
     pub fn has_turn(&self, id: u32) -> bool {
         self.table.get(&id).is_some_and(|flow| flow.send.turn.is_on())
     }
@@ -516,7 +517,8 @@ impl Flows {
         self.order.iter().filter(move |id| group.is_none() || is_in(id))
     }
 
-    /// What a group's flows hold may be readable now that another mechanism keeps their order.
+    /// Tells the readers of a group's flows that there may be something to read, now that another
+    /// mechanism keeps the order.
     pub fn tell_readers(&mut self, group: u8, events: &mut VecDeque<Event>) {
         for (id, flow) in &mut self.table {
             if flow.receive.group == group && flow.receive.data.holds_anything() {
@@ -525,7 +527,7 @@ impl Flows {
         }
     }
 
-    /// Whether another flow of this group has something to send, too.
+    /// True if another flow of this group has something to send, too.
     pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
         self.only_to_send() != Some(id) && self.in_order(Some(group)).any(|other| other != id)
     }
@@ -547,7 +549,7 @@ impl Flows {
         bytes
     }
 
-    /// How many flows have something to send.
+    /// Number of flows that have something to send.
     pub fn senders(&self) -> usize {
         self.order.len()
     }
@@ -612,7 +614,7 @@ impl Flows {
         self.incoming.shrink();
     }
 
-    /// Whether something has arrived that the application has not taken.
+    /// True if something has arrived that the application has not taken.
     pub fn has_unread(&self) -> bool {
         let is_unread = |r: &ReceiveHalf| {
             r.has_expedited() || !r.is_done && (r.data.holds_anything() || r.data.is_complete())

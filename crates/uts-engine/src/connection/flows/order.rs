@@ -1,4 +1,4 @@
-//! Whose turn it is among the flows of a connection (RFC 8260 section 3, RFC 9622 section 8.1.5).
+//! Order of sending among the flows of a connection (RFC 8260 section 3, RFC 9622 section 8.1.5).
 //!
 //! Each flow has a tag, a virtual time. What it sends moves its tag on, by the more the smaller its
 //! share is, and the flow with the smallest tag is next (start-time fair queueing: P. Goyal,
@@ -19,7 +19,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Whether the flow is in the order.
+    /// True if the flow is in the order.
     pub const fn is_on(self) -> bool {
         self.rank.is_some()
     }
@@ -100,7 +100,7 @@ impl Order {
         if self.places.len() == 1 { self.iter().next() } else { None }
     }
 
-    /// How many flows have something to send.
+    /// Number of flows that have something to send.
     pub fn len(&self) -> usize {
         self.places.len()
     }

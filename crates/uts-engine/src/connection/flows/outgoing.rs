@@ -13,7 +13,7 @@ pub(crate) struct Outgoing {
     share: Share,
     /// Sum of the positions that they may reach together; `u64::MAX` = the peer does not say.
     limit: u64,
-    /// Sum of the positions that they have reached, those that are gone included.
+    /// Sum of the positions that they have reached, flows that are gone included.
     sent: u64,
     /// Memory of what was written.
     held: usize,
@@ -102,7 +102,7 @@ impl Outgoing {
         self.share.room().saturating_sub(self.held)
     }
 
-    /// True if those who wait for memory are to be told that there is some.
+    /// True if writers that wait for memory are to be told that there is some.
     pub fn wakes(&mut self) -> bool {
         self.has_waiting && self.room() >= WORTH_WAKING_BYTES && core::mem::take(&mut self.has_waiting)
     }

@@ -14,13 +14,13 @@ use uts_wire::frame::{self, Frame};
 /// A closing connection answers at most this often to what still arrives (RFC 9000 section 10.2.1).
 const CLOSES_MAX: u32 = 8;
 
-/// What a packet that closes the connection acknowledges at most.
+/// Most bytes of acknowledgement in a packet that closes the connection.
 const LAST_REPORT_BYTES_MAX: usize = 512;
 
 /// The most that such a packet has, where little was received.
 const CLOSE_BYTES_MAX: usize = CLOSE_AROUND_BYTES + frame::MAX_REASON_BYTES;
 
-/// What else is in such a packet, beside the words: header, tag, and the frame's own fields.
+/// Other bytes of such a packet, beside the words: header, tag, and the frame's own fields.
 const CLOSE_AROUND_BYTES: usize = 64;
 
 impl Connection {
@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// Closes a connection that this end does not take, for this reason. The peer, who has shown
+    /// Closes a connection that this end does not take, for this reason. The peer, which has shown
     /// its address and its key, hears it as [`CloseReason::Refused`].
     pub fn refuse(&mut self, now: Time, why: &str) {
         self.close(now, codes::TRANSPORT, why);

@@ -1,4 +1,4 @@
-//! How long a connection lives: when a handshake has failed, when a quiet connection ends, and what
+//! Deadlines of a connection: when a handshake has failed, when a quiet connection ends, and what
 //! keeps one alive.
 
 use crate::connection::{Connection, Phase, Side};
@@ -71,7 +71,7 @@ impl Connection {
         self.ways.config.handshake_timeout.min(own)
     }
 
-    /// What the handshake under way has come to.
+    /// Record of the handshake under way: what was sent, and what was heard.
     fn tried(&self) -> Tried {
         let bytes = self.establishing.handshake.as_ref().map_or((0, 0), |h| h.sent_bytes);
         Tried { datagrams: self.ways.stats.packets_sent, bytes, heard: self.ways.stats.packets_received }

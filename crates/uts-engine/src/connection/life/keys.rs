@@ -1,5 +1,5 @@
-//! How long keys are used (protection.md ): an exchange to the same profile renews them in
-//! time, and where the peer does not agree to one, the sender stops before the cipher's limit.
+//! Lifetime of keys (protection.md ): an exchange to the same profile renews them in time,
+//! and where the peer does not agree to one, the sender stops before the cipher's limit.
 
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::{CloseReason, Connection};
@@ -12,7 +12,7 @@ use uts_functions::protection::Protection;
 /// Bytes of packets under one key: whoever learns it learns no more than that.
 const BYTES_MAX: u64 = 1 << 36;
 
-/// How long one key is used, for the same reason.
+/// Time for which one key is used, for the same reason.
 const AGE_MAX: Duration = Duration::from_secs(3600);
 
 /// Packets that are kept back under each key, for one batch of any size and for the packets that
@@ -22,7 +22,7 @@ const RESERVED_PACKETS: u64 = 2048;
 /// A peer that refuses new keys is asked again after this time.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What has been sealed with the keys of an epoch.
+/// Use of an epoch's keys: what has been sealed with them, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyUse {
     pub packets: u64,
@@ -57,7 +57,7 @@ impl KeyUse {
         }
     }
 
-    /// Whether the cipher's limit is so near that nothing more may be sealed but the connection's
+    /// True if the cipher's limit is so near that nothing more may be sealed but the connection's
     /// end.
     const fn is_spent(&self, packets_max: u64) -> bool {
         self.packets >= packets_max.saturating_sub(RESERVED_PACKETS)

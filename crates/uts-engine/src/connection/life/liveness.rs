@@ -1,5 +1,5 @@
-//! Liveness: whether the peer is still there, as long as something is expected of it
-//! (timing.md ). Who expects nothing asks nothing: then only the idle time-out ends a
+//! Liveness: whether the peer is still there, as long as something is expected of it (timing.md
+//! An end that expects nothing asks nothing: then only the idle time-out ends a
 //! connection.
 
 use crate::connection::{Connection, Outbound, Phase, Side};
@@ -7,8 +7,8 @@ use crate::event::{CloseReason, Event};
 use core::time::Duration;
 use uts_functions::Time;
 
-/// How long an application waits for data of a peer that is not heard before the peer is asked
-/// whether it is there.
+/// Time that an application waits for data of a silent peer before the peer is asked whether it is
+/// there.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// Round trips of that kind, in probe time-outs: an answer that is on its way is waited for.
@@ -39,7 +39,7 @@ const SLEPT_AFTER_TIMEOUTS: u32 = 10;
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const ANSWER_WITHIN_TIMEOUTS: u32 = 4;
 
-/// What is known of the peer's presence, beside when it was last heard.
+/// State of the peer's presence, beside the time when it was last heard.
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct Liveness {
     /// When the first packet left that was to be answered, since the peer was last heard.
@@ -69,7 +69,7 @@ impl Liveness {
         }
     }
 
-    /// Whether there is anything to take back when the peer is heard.
+    /// True if there is anything to take back when the peer is heard.
     #[inline]
     pub fn is_doubted(&self) -> bool {
         self.suspected_at != Time::NEVER || self.answer_by != Time::NEVER || self.told_since != Time::NEVER

@@ -43,7 +43,7 @@ pub(in crate::connection) struct Life {
     pub liveness: Liveness,
     /// When to look whether the connection may rest; `NEVER` while it rests.
     pub rest_at: Time,
-    /// How long the longest flight of the handshake and its answer took, in milliseconds; zero =
+    /// Time that the longest flight of the handshake and its answer took, in milliseconds; zero =
     /// not measured.
     pub flight_ms: u32,
 }

@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way and nothing waits to be sent.
+    /// True if nothing is under way and nothing waits to be sent.
     fn is_quiet(&self) -> bool {
         let (parts, ways) = (&self.parts, &self.ways);
         self.is_confirmed()

@@ -16,14 +16,14 @@ use uts_wire::frame::Frame;
 /// Answers that may wait at once: a peer may ask faster than it listens.
 const ANSWERS_MAX: usize = 16;
 
-/// What is to be said of places.
+/// Challenges and answers about places that are to be said.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     answers: VecDeque<u64>,
     challenge: Option<Box<Challenge>>,
 }
 
-/// What the peer is to answer.
+/// Challenge that the peer is to answer with its number.
 #[derive(Debug)]
 struct Challenge {
     number: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Exchanges {
     machines: [Option<Box<Machine<Profile, Refusal>>>; 2],
     /// Frames to send, in order.
     pub pending: VecDeque<(Direction, Frame<'static>)>,
-    /// What was last asked for, to report changes against what is in use.
+    /// Epoch and profile that were last asked for, to report changes against the profile in use.
     pub asked: [Option<Box<(u32, Profile)>>; 2],
     pub completed: u64,
 }
@@ -60,7 +60,7 @@ impl Exchanges {
         machine
     }
 
-    /// Whether no exchange of the direction is under way.
+    /// True if no exchange of the direction is under way.
     pub fn is_idle(&self, direction: Direction) -> bool {
         self.machines[direction as usize].as_ref().is_none_or(|machine| machine.is_idle())
     }
@@ -97,7 +97,7 @@ impl Part for Exchanges {
         }
     }
 
-    /// What is unanswered is sent again.
+    /// Sends unanswered messages again.
     fn lost(&mut self, _loss: &LostPacket, token: &Token, ways: &mut Ways) {
         self.probe(token, ways);
     }

@@ -18,16 +18,16 @@ const HEADER_BYTES_MAX: usize = 9;
 /// Words are not begun with less room than this.
 const ROOM_MIN_BYTES: usize = HEADER_BYTES_MAX + 16;
 
-/// What there is to be said.
+/// Topic on which there is something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// What is missing of a flow.
+    /// Missing data of a flow.
     Missing(u32),
     /// The rate at which packets should come.
     Rate,
 }
 
-/// What is said to the sender of data. What waits to be said the ways have ([`Ways::feedback`]).
+/// Part that speaks to the sender of data. The ways hold the topics that wait ([`Ways::feedback`]).
 #[derive(Debug)]
 pub(crate) struct Feedback;
 
@@ -62,7 +62,7 @@ impl Part for Feedback {
         }
     }
 
-    /// What is missing is asked for again by itself.
+    /// Repeats word of the rate only: missing data is asked for again by itself.
     fn lost(&mut self, _loss: &LostPacket, token: &Token, ways: &mut Ways) {
         self.probe(token, ways);
     }
@@ -96,7 +96,7 @@ impl Ways {
         result.map_err(|bad| CloseReason::Protocol(bad.to_string()))
     }
 
-    /// What to ask for of a flow, in words that fit.
+    /// Request for missing data of a flow, in words that fit.
     fn missing_words(&mut self, now: Time, id: u32, words_max: usize) -> Option<(Function, u8, Vec<u8>)> {
         let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
         let receive = &mut self.flows.get_mut(id)?.receive;
@@ -108,7 +108,7 @@ impl Ways {
         (!words.is_empty()).then_some((Function::Retransmission, mechanism, words))
     }
 
-    /// What to tell of the rate.
+    /// Report on the rate, in words.
     fn rate_words(&self) -> Option<(Function, u8, Vec<u8>)> {
         let (choice, watch) = self.inbound.as_ref()?.watch.as_deref()?;
         let mut words = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) enum Signal {
     ExpeditedAck(u32),
     /// Bound of what the peer may send in all flows together.
     ConnectionCredit,
-    /// How far the peer may send in it.
+    /// Position up to which the peer may send in it.
     Credit(u32),
     /// This end has reset it, at this final position.
     Reset(u32, u64),
@@ -31,11 +31,12 @@ pub(crate) enum Signal {
     Stop(u32),
     /// Positions of it will not be sent.
     Skip(u32),
-    /// How many flows the peer may open.
+    /// Number of flows that the peer may open.
     FlowLimit,
 }
 
-/// What the peer is told of flows. The flows have it ([`Flows::signals`](super::super::Flows)).
+/// Part that tells the peer of flows. The flows hold the signals
+/// ([`Flows::signals`](super::super::Flows)).
 #[derive(Debug, Default)]
 pub(crate) struct FlowControl {
     /// Until then (zero: never) skips make no packet of their own: what is late comes message by
@@ -45,13 +46,13 @@ pub(crate) struct FlowControl {
 }
 
 /// A packet about skips follows another after such a part of a round trip, which becomes longer as
-/// the path fills. Who waits in order for what was given up waits no longer than that.
+/// the path fills. A receiver that waits in order for what was given up waits no longer than that.
 const SKIPS_PART: u32 = 2;
 const SKIPS_APART_MIN: Duration = Duration::from_millis(10);
 const SKIPS_APART_MAX: Duration = Duration::from_secs(1);
 
 impl FlowControl {
-    /// What waits to be sent has been given up for want of room on the way: the notice goes with
+    /// Holds back the notices of data that was given up for want of room on the way: they go with
     /// what leaves instead (segmentation.md R-7).
     pub fn hold_skips(&mut self, now: Time, ways: &Ways) {
         let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
@@ -171,7 +172,7 @@ impl Part for FlowControl {
     }
 }
 
-/// What is to be said of a flow now; `None` = nothing any more.
+/// Frame for a signal as things are now; `None` = nothing is to be said any more.
 fn frame_of<'a>(signal: &Signal, ways: &'a Ways) -> Option<Frame<'a>> {
     Some(match *signal {
         Signal::Expedited(flow, number) => ways.flows.get(flow)?.send.expedited_frame(flow, number)?,

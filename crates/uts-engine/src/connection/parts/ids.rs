@@ -1,5 +1,5 @@
-//! The ids by which each end is known (migration.md M-8, M-9): those that this end has given out,
-//! and those that it was given. Both are few, whatever the peer says.
+//! Ids by which each end is known (migration.md M-8, M-9): ids that this end has given out, and ids
+//! that it was given. Both are few, whatever the peer says.
 
 use super::super::Ways;
 use super::super::packet::Packet;
@@ -22,7 +22,7 @@ const OWN_MAX: usize = 4;
 /// listens is broken.
 const RETIRED_MAX: usize = 8;
 
-/// What a frame says must come true is said until it has arrived.
+/// Statement of a frame that must come true: it is said until it has arrived.
 #[derive(Debug)]
 struct Said<T> {
     what: T,
@@ -33,9 +33,9 @@ struct Said<T> {
 /// Ids of both ends.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    /// Those of this end that the peer may use, by their numbers. Empty if there are none to give.
+    /// Ids of this end that the peer may use, by their numbers. Empty if there are none to give.
     own: SmallVec<[(u32, ConnectionId); 2]>,
-    /// How many were given out.
+    /// Number of ids that were given out.
     given: u32,
     /// The number of the peer's id in use.
     in_use: u32,
@@ -52,14 +52,14 @@ pub(crate) struct Ids {
     changes: Option<Box<Changes>>,
 }
 
-/// What is to be said, and what the endpoint is to do. Mostly there is nothing.
+/// Changes that are to be said, or that the endpoint is to carry out. Mostly there are none.
 #[derive(Debug, Default)]
 struct Changes {
     /// The newest id of this end, until the peer has it.
     newest: Option<Said<NewId>>,
     /// The peer's that were retired, until it knows.
     retired: Vec<Said<u32>>,
-    /// Those that the peer has retired and the endpoint still knows.
+    /// Ids of this end that the peer has retired and the endpoint still knows.
     gone: Vec<ConnectionId>,
 }
 
@@ -75,7 +75,7 @@ impl Ids {
         self.peer_gives = !peer.is_empty() && SPARE_IDS > 0;
     }
 
-    /// Whether the endpoint is to give another id.
+    /// True if the endpoint is to give another id.
     pub fn wants_one(&self) -> bool {
         let has_room = if self.replaces { self.own.len() < OWN_MAX } else { self.own.len() == 1 };
         self.peer_keeps && has_room && self.newest().is_none()
@@ -96,7 +96,7 @@ impl Ids {
         self.replaces = !self.own.is_empty();
     }
 
-    /// Those of this end that are of no more use.
+    /// Ids of this end that are of no more use.
     pub fn take_gone(&mut self) -> Vec<ConnectionId> {
         let gone = self.changes.as_mut().map(|changes| core::mem::take(&mut changes.gone));
         self.forget_changes();

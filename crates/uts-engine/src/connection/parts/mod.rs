@@ -40,7 +40,7 @@ use uts_wire::frame::{self, Frame};
 /// A part of a connection that has frames of its own. What a part shares with others is in the
 /// [`Ways`].
 pub(super) trait Part {
-    /// What waits to be sent as soon as window and rate allow a packet.
+    /// Kind of content that waits to be sent as soon as window and rate allow a packet.
     fn interest(&self, _ways: &Ways) -> Interest {
         Interest::Nothing
     }
@@ -54,7 +54,7 @@ pub(super) trait Part {
         Ok(Effect::Nothing)
     }
 
-    /// What a packet carried of this part has arrived.
+    /// Takes note that content of this part has arrived in a packet.
     fn acked(&mut self, _now: Time, _token: &Token, _ways: &mut Ways) {}
 
     /// A packet was lost that carried this.
@@ -94,7 +94,7 @@ pub(super) enum Effect<'f> {
 /// Outcome of reading a frame. The error: the peer has broken the protocol.
 pub(super) type Reading<'f> = Result<Effect<'f>, CloseReason>;
 
-/// What a part has to send.
+/// Content that a part has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interest {
     Nothing,
@@ -122,8 +122,8 @@ pub(super) struct LostPacket {
     pub next_packet: u64,
 }
 
-/// What a packet carried, to be settled when it is acknowledged or lost: of which part, and the
-/// part's own token.
+/// Record of content of a packet, to be settled when the packet is acknowledged or lost: the part
+/// that it is of, and the part's own token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// An acknowledgement of packets up to this number.
@@ -131,7 +131,7 @@ pub(crate) enum Token {
     /// A message of an exchange of this direction's profile.
     Exchange(Direction),
     FlowControl(Signal),
-    /// What a mechanism here has told its half at the sender of data.
+    /// Feedback of a mechanism here to its half at the sender of data.
     Feedback(Topic),
     /// Positions of a flow that the sender gave up.
     Skip {
@@ -218,21 +218,21 @@ impl Parts {
         }
     }
 
-    /// Whether anything waits for a packet that window and rate must admit.
+    /// True if anything waits for a packet that window and rate must admit.
     #[inline]
     pub fn want_to_send(&self, ways: &Ways) -> bool {
         in_order!(self, part => if part.interest(ways) != Interest::Nothing { return true });
         false
     }
 
-    /// Whether anything but data does.
+    /// True if anything but data waits for such a packet.
     #[inline]
     pub fn want_more_than_data(&self, ways: &Ways) -> bool {
         in_order!(self, part => if part.interest(ways) == Interest::Frames { return true });
         false
     }
 
-    /// What goes into a packet.
+    /// Writes the content of a packet.
     #[inline]
     pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         // under an epoch that was replaced, which the peer may have closed, goes nothing but
@@ -276,7 +276,7 @@ impl Parts {
         }
     }
 
-    /// What a packet carried has arrived.
+    /// Takes note that content of a packet has arrived.
     pub fn acked(&mut self, now: Time, token: &Token, ways: &mut Ways) {
         self.of(token).acked(now, token, ways);
     }

@@ -6,7 +6,7 @@ use super::super::packet::{Packet, Reason};
 use super::{Interest, Part};
 use uts_wire::frame::Frame;
 
-/// Whether the peer is to be heard of.
+/// Wish to hear of the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Ping {
     /// Some packet is to be sent that the peer acknowledges.

@@ -11,7 +11,7 @@ use uts_wire::frame::Frame;
 /// When the peer was last asked.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
-    /// Packets since, of those that elicit an acknowledgement.
+    /// Packets since then, as far as they elicit an acknowledgement.
     packets: u32,
 }
 

@@ -8,17 +8,17 @@ use crate::synthesis::{SendStack, repair_frame};
 use uts_functions::Time;
 use uts_wire::frame::Frame;
 
-/// What is made of data by FEC. The stacks have it.
+/// Part that sends the redundancy that FEC makes of data. The stacks hold it.
 #[derive(Debug)]
 pub(crate) struct Repairs;
 
-/// Whether redundancy of this epoch waits.
+/// True if redundancy of this epoch waits to be sent.
 pub(in crate::connection) fn has_repair(stack: &SendStack) -> bool {
     stack.fec.as_ref().is_some_and(|fec| fec.has_repair())
 }
 
 impl Repairs {
-    /// Whether any redundancy waits.
+    /// True if redundancy of any epoch waits to be sent.
     pub fn wait(&self, ways: &Ways) -> bool {
         ways.outbound.as_ref().is_some_and(|outbound| outbound.stacks.iter().any(has_repair))
     }

@@ -17,7 +17,7 @@ use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
 
-/// What is said of arrivals.
+/// Part that reports arrivals.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Packets with nothing but a report since the last one that asked to be acknowledged.
@@ -99,7 +99,7 @@ impl Part for Report {
 }
 
 impl Report {
-    /// Whether a packet with nothing but a report asks for an answer now.
+    /// True if a packet with nothing but a report asks for an answer now.
     fn asks(&mut self, now: Time, arrivals: &Arrivals, rtt: Option<&RoundTrip>) -> bool {
         let asks = arrivals.received.len() > RANGES_BEFORE_PING
             && self.alone >= REPORTS_BEFORE_PING
@@ -114,9 +114,9 @@ impl Report {
 /// So many reports in a round trip are as many as RFC 9406 wants samples of it.
 const REPORTS_PER_ROUND_TRIP: u32 = 8;
 
-/// How far apart reports are to leave. Where they wait for each other on a narrow way back, round
-/// trips are longer than they need be: the more so, the farther apart, but no farther than a sender
-/// has use for (acknowledgement.md R-14).
+/// Time between reports. Where they wait for each other on a narrow way back, round trips are
+/// longer than they need be. The longer these are, the farther apart reports leave, but no farther
+/// than a sender has use for (acknowledgement.md R-14).
 fn apart(rtt: &RoundTrip) -> Duration {
     let queueing = rtt.smoothed.saturating_sub(rtt.min);
     (queueing / 2).min(rtt.smoothed / REPORTS_PER_ROUND_TRIP)

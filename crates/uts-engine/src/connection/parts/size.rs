@@ -30,9 +30,9 @@ const LOSSES_OF_BLACK_HOLE: u8 = 8;
 /// between, is none.
 const HOLES_OF_SMALL_PATH: u8 = 2;
 
-/// Who fills packets has use for larger ones, and a probe takes little more than what is sent
-/// anyway. So many as long as half a packet must have arrived before anything is probed: to small
-/// messages on a slow line a probe would be a long wait.
+/// Number of packets longer than half the size that must have arrived before anything is probed. A
+/// sender that fills packets has use for larger ones, and a probe takes little more than what is
+/// sent anyway. To small messages on a slow line a probe would be a long wait.
 const LONG_PACKETS_MIN: u8 = 4;
 
 /// A probe takes no more than this part of the time that messages have, where that is known.
@@ -44,7 +44,7 @@ pub(crate) struct PacketSize {
     current: usize,
     /// The smallest that is fallen back to.
     least: u16,
-    /// What is fallen back to first.
+    /// Size that is fallen back to first.
     base: usize,
     /// Black holes in a row: nothing larger than the smallest size has arrived in between.
     holes: u8,
@@ -119,13 +119,13 @@ impl PacketSize {
         (size < self.ceiling).then_some(size)
     }
 
-    /// Whether larger packets would be of use.
+    /// True if larger packets would be of use.
     fn is_of_use(&self) -> bool {
         self.long_packets >= LONG_PACKETS_MIN
     }
 
-    /// Whether a probe makes nobody wait: messages are to arrive within `deadline` over a path of
-    /// this capacity, as far as either is known.
+    /// True if a probe of so many bytes makes nobody wait: messages are to arrive within `deadline`
+    /// over a path of this capacity, as far as either is known.
     pub fn is_harmless(bytes: usize, deadline: Option<Duration>, capacity: Rate) -> bool {
         let takes =
             if capacity == Rate::default() { Duration::ZERO } else { capacity.time_for(bytes as u64) };

@@ -1,4 +1,4 @@
-//! What an authentic packet consists of, read once before any of it changes anything.
+//! Contents of an authentic packet, read once before any of them changes anything.
 
 use crate::connection::receive::messages::Messages;
 use smallvec::SmallVec;
@@ -7,7 +7,7 @@ use uts_wire::frame::{self, Frame, FrameIter};
 /// Frames of a packet that are kept as they were read; more are read again.
 const FRAMES_KEPT: usize = 4;
 
-/// What frames of a packet had in common.
+/// Properties that some frame of a packet has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::connection) struct Seen {
     pub eliciting: bool,
@@ -15,7 +15,7 @@ pub(in crate::connection) struct Seen {
     pub has_data: bool,
 }
 
-/// What an authentic packet consists of: the common cases are read at once.
+/// Contents of an authentic packet: the common cases are read at once.
 pub(in crate::connection) enum Contents<'p, 'a> {
     /// One frame, of data.
     Data(frame::Data<'a>),
@@ -79,7 +79,7 @@ pub(in crate::connection) struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Those of a payload, to be read.
+    /// Frames of a payload, to be read.
     #[inline]
     pub fn new(payload: &'a [u8]) -> Self {
         Frames { seen: Seen::default(), first: SmallVec::new(), rest: FrameIter::new(payload) }

@@ -56,9 +56,8 @@ impl Connection {
         }
     }
 
-    /// Whether a part of a message that came under a stack is taken with so many right bytes: if
-    /// the stack lets damage through, and all that this end asks to be right is
-    /// (`recvChecksumLen`).
+    /// True if a part of a message that came under a stack is taken with so many right bytes: the
+    /// stack lets damage through, and all that this end asks to be right is (`recvChecksumLen`).
     fn takes(&self, index: usize, data: &Data<'_>, right_bytes: u64) -> bool {
         let stack = self.ways.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
         let is_let_through = stack.is_some_and(|stack| stack.layout.tolerates && stack.layout.offsets);

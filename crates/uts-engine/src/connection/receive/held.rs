@@ -18,15 +18,15 @@ fn keeps(stack: &ReceiveStack) -> usize {
 }
 
 impl Inbound {
-    /// Whether packets are reported only when all data up to theirs is there.
+    /// True if packets are reported only when all data up to theirs is there.
     pub fn is_cumulative(&self) -> bool {
         self.newest(0).is_some_and(|stack| stack.acknowledgement.is_cumulative())
     }
 }
 
 impl ReceiveHalf {
-    /// Whether data that comes under this stack, and begins here, may be given up again. Where it
-    /// can be read out of order it cannot.
+    /// True if data that comes under this stack, and begins here, may be given up again. Data that
+    /// can be read out of order may not.
     pub fn may_give_up(&self, stack: &ReceiveStack, start: u64) -> bool {
         keeps(stack) < HELD_MAX
             && start > self.data.contiguous()
@@ -65,7 +65,7 @@ impl Ways {
         false
     }
 
-    /// Whether data that a packet carries would lie behind a gap.
+    /// True if data that a packet carries would lie behind a gap.
     fn leaves_gap(&self, contents: &Contents<'_, '_>) -> bool {
         let lies_behind =
             |flow: u32, start: Option<u64>| start.is_some_and(|start| self.flows.lacks_below(flow, start));

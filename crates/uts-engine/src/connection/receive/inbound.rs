@@ -1,4 +1,4 @@
-//! What the peer sends: open epochs, and which packets arrived.
+//! State of receiving: open epochs, and packets that arrived.
 
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::presentations::Presentations;
@@ -20,8 +20,8 @@ pub(crate) struct Inbound {
     pub stacks: Vec<ReceiveStack>,
     pub secrets: SecretChain,
     pub arrivals: Arrivals,
-    /// What undoes the presentation of a group's messages. They keep their form when the profile
-    /// changes, so it outlives its epoch.
+    /// Mechanisms that undo the presentation of a group's messages. Messages keep their form when
+    /// the profile changes, so this outlives its epoch.
     presentations: Vec<Presentations>,
     /// The epoch whose flow control governs each group: the newest that the sender is known to use,
     /// or whose sender needs credit.
@@ -29,8 +29,8 @@ pub(crate) struct Inbound {
     /// The epoch of the last packet, and whether it came in an envelope. Another such one is no
     /// news for the exchange of mechanisms.
     pub heard_of: Option<(u32, bool)>,
-    /// What measures the rate of arrivals for the sender, if anything does, and the choice that it
-    /// was built for.
+    /// Meter of the rate of arrivals for the sender, if there is one, and the choice that it was
+    /// built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
 }
 
@@ -56,8 +56,8 @@ pub(in crate::connection) struct Unsealed {
     pub frames: Range<usize>,
     /// It came damaged, and the detection mechanism has put it right.
     pub repaired: bool,
-    /// How many bytes of its frames are right, if it came damaged behind them, where its sender
-    /// allows that.
+    /// Number of right bytes of its frames, if it came damaged behind them, where its sender allows
+    /// that.
     pub right_bytes: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ impl Inbound {
         }
     }
 
-    /// What undoes the presentation of a group's messages.
+    /// Mechanisms that undo the presentation of a group's messages.
     pub fn presentation(&self, group: u8) -> Option<&Presentations> {
         self.presentations.iter().find(|presentations| presentations.group == group)
     }

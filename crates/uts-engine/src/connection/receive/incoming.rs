@@ -22,7 +22,7 @@ use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_wire::frame::{self, Frame};
 
-/// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
+/// Mark of the network on a packet (RFC 3168): ECT(0), ECT(1) or CE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
     /// ECN-capable transport, codepoint 0.
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Whether a datagram that ends so is the peer's word that it no longer knows the connection.
+    /// True if a datagram that ends so is the peer's word that it no longer knows the connection.
     fn is_reset(&self, tail: Option<[u8; 16]>) -> bool {
         match (tail, self.peer_reset_token()) {
             (Some(tail), Some(own)) => crate::endpoint::is_same(own, &tail),
@@ -229,7 +229,7 @@ impl Connection {
 }
 
 impl Ways {
-    /// Whether the packet holds data for which there is no room although its sender was not told to
+    /// True if the packet holds data for which there is no room although its sender was not told to
     /// stop: more bytes than memory is given, or more gaps than are remembered where none may be
     /// given up. It will be repeated, if anything is.
     pub(in crate::connection) fn overruns(&self, index: usize, contents: &Contents<'_, '_>) -> bool {
@@ -567,7 +567,7 @@ impl Ways {
     }
 }
 
-/// Whether what is lost of data under this stack is sent again.
+/// True if lost data under this stack is sent again.
 fn repeats(stack: &ReceiveStack) -> bool {
     stack.layout.repeats
 }

@@ -55,13 +55,13 @@ impl Messages {
         self.count > 0
     }
 
-    /// Whether a payload that begins with a frame of this type may consist of such messages.
+    /// True if a payload that begins with a frame of this type may consist of such messages.
     #[inline]
     pub fn may_begin_with(frame_kind: u8) -> bool {
         Data::is_message(frame_kind) || frame::Messages::is_kind(frame_kind)
     }
 
-    /// Whether what is of this flow, and at this position, follows on what was read. The first says
+    /// True if data of this flow, at this position, follows on what was read. The first data says
     /// which flow, and where it begins.
     #[inline(always)]
     fn goes_on(&mut self, next: &mut Option<u64>, flow: u32, offset: Option<u64>) -> bool {

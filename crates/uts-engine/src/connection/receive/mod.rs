@@ -1,5 +1,5 @@
-//! What the peer sends: open epochs and what has arrived, what packets consist of, and runs of
-//! packets that are alike.
+//! Receiving: open epochs and what has arrived, what packets consist of, and runs of packets that
+//! are alike.
 
 pub(in crate::connection) mod contents;
 pub(in crate::connection) mod damaged;

@@ -15,7 +15,7 @@ const AS_IT_IS: u8 = 0;
 pub(in crate::connection) struct Presentations {
     pub group: u8,
     newest: presentation::Slot,
-    /// Those of all mechanisms that were agreed to.
+    /// Forms of all mechanisms that were agreed to.
     forms: SmallVec<[u8; 8]>,
 }
 

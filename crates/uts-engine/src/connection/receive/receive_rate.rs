@@ -7,15 +7,15 @@ use crate::event::Event;
 use core::time::Duration;
 use uts_functions::{Rate, Time};
 
-/// What is granted at once: so much time at the rate. Shorter, and the way back would be full of
-/// credit.
+/// Time at the rate for which credit is granted at once. If it were shorter, the way back would be
+/// full of credit.
 const GRANT_TIME: Duration = Duration::from_millis(20);
 
-/// What is granted at once at the least: two packets of the base size, so that the peer can fill
-/// them.
+/// Bytes that are granted at once at the least: two packets of the base size, so that the peer can
+/// fill them.
 const GRANT_BYTES_MIN: u64 = 2400;
 
-/// Grants that are saved up at the most: those that came late, as clocks wake up, are made up for.
+/// Grants that are saved up at the most: late ones, as clocks wake up, are made up for.
 const GRANTS_SAVED: u64 = 3;
 
 /// Credit that the peer has and does not use, in time at the rate, beyond round trips: what the
@@ -26,7 +26,7 @@ const SLACK: Duration = Duration::from_millis(250);
 /// meanwhile, and its repair.
 const SLACK_ROUNDS: u32 = 4;
 
-/// What a rate has granted.
+/// Credit that a rate has granted.
 #[derive(Debug)]
 pub(in crate::connection) struct ReceiveRate {
     rate: Rate,

@@ -6,7 +6,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
 
-/// Messages that are followed at a time. Those that come while there are so many are not.
+/// Messages that are followed at a time. Messages that come while there are so many are not
+/// followed.
 const FOLLOWED_MAX: usize = 64;
 
 /// Messages whose fate must be known for a share to count.
@@ -23,7 +24,7 @@ pub(super) struct Message {
     pub expires: Time,
 }
 
-/// Messages that are followed, and the fates of those that were handed over since an instant.
+/// Messages that are followed, and the fates of messages that were handed over since an instant.
 #[derive(Debug, Default)]
 pub(super) struct Fates {
     followed: VecDeque<Message>,
@@ -38,7 +39,7 @@ impl Fates {
         (self.since, self.judged, self.in_time) = (now, 0, 0);
     }
 
-    /// Follows a message, one of those that were handed over together.
+    /// Follows a message, one of several that were handed over together.
     pub fn follow(&mut self, message: Message) {
         if self.followed.len() < FOLLOWED_MAX {
             self.followed.push_back(message);

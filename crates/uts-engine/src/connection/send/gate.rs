@@ -1,5 +1,5 @@
-//! How far flows may send: the peer's credit, and what a flow-control mechanism makes of what is
-//! outstanding.
+//! Limits of what flows may send: the peer's credit, and what a flow-control mechanism makes of
+//! what is outstanding.
 
 use crate::connection::Outbound;
 use crate::connection::flows::halves::SendHalf;
@@ -7,14 +7,14 @@ use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::flow::{self, Allowed, FlowControl as _, Outstanding};
 
-/// What of a full packet is not data, about.
+/// Bytes of a full packet that are not data, about.
 pub(in crate::connection) const AROUND_BYTES: u64 = 60;
 
-/// How far the flows of a group may send.
+/// Limit of what the flows of a group may send.
 #[derive(Clone, Copy)]
 pub(in crate::connection) struct Gate<'a> {
     flow: &'a flow::Slot,
-    /// Whether the mechanism looks at what is outstanding.
+    /// The mechanism looks at what is outstanding.
     pub windows: bool,
     /// When what is held back now has waited for long enough.
     release_at: Time,
@@ -22,7 +22,7 @@ pub(in crate::connection) struct Gate<'a> {
 }
 
 impl Outbound {
-    /// How far flows under a stack may send. `now` = the instant at which a packet leaves;
+    /// Limit of what flows under a stack may send. `now` = the instant at which a packet leaves;
     /// `Time::ZERO` = none does.
     #[inline]
     pub fn gate<'a>(&self, stack: &'a SendStack, now: Time) -> Gate<'a> {
@@ -88,8 +88,8 @@ impl Gate<'_> {
 }
 
 impl SendHalf {
-    /// What was held back has waited for long enough: it goes, or the peer is asked whether its
-    /// window is still shut (flow.md R-13). Says whether it is to be asked.
+    /// Releases what was held back for long enough: it goes, or the peer is asked whether its
+    /// window is still shut (flow.md R-13). Says whether the peer is to be asked.
     pub fn release(&mut self, now: Time, again_at: Time) -> bool {
         let (limit, sent_to) = (self.limit, self.buffer.sent());
         let Some(rare) = &mut self.rare else { return false };

@@ -1,5 +1,5 @@
-//! What this end sends: epochs in use and what all flows share, packets and batches, and runs of
-//! packets that are alike.
+//! Sending: epochs in use and what all flows share, packets and batches, and runs of packets that
+//! are alike.
 
 pub(in crate::connection) mod envelope;
 mod fates;

@@ -1,5 +1,5 @@
-//! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the
-//! direction share.
+//! State of sending: epochs in use, the ledger, and the mechanisms that all flows of the direction
+//! share.
 
 use super::envelope::Envelope;
 use super::timely::Timely;
@@ -59,8 +59,8 @@ pub(crate) struct Outbound {
     pub bucket: Bucket,
     pub timing: timing::Slot,
     pub rtt: RoundTrip,
-    /// What the last connection to the host had, until a congestion mechanism is built with it. In
-    /// a box, since most connections have none.
+    /// Bandwidth and round trip of the last connection to the host, until a congestion mechanism is
+    /// built with them. In a box, since most connections have none.
     past: Option<Box<Past>>,
     pub meter: Meter,
     /// Probe time-outs in a row.
@@ -77,20 +77,21 @@ pub(crate) struct Outbound {
     /// Where each packet has a time-out of its own: what they are. In a box, since hardly any does.
     pub(super) each: Option<Box<Each>>,
     pub paced_until: Option<Time>,
-    /// What pacing keeps to in the batch under construction, once that was asked.
+    /// Pace of the batch under construction, once it was asked for.
     batch_pace: Option<Pace>,
     /// The application's upper bound on the rate.
     rate_max: Option<Rate>,
-    /// What keeps it where the rate mechanism in use keeps none.
+    /// Mechanism that keeps this bound where the rate mechanism in use keeps none.
     keeper: Option<Box<rate::Slot>>,
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
     /// Bytes of a full packet, when one was last sent.
     pub full_bytes: u16,
-    /// What the endpoint's other connections leave of the way to the peer, while packets are built.
+    /// Allowance that the endpoint's other connections leave of the way to the peer, while packets
+    /// are built.
     allowance: Allowance,
-    /// Whether something has waited for them since.
+    /// Something has waited for them since.
     pub has_waited: bool,
     /// Packets below this number left for another place than the peer's present one: they say
     /// nothing of the way there. (migration.md M-7)
@@ -100,8 +101,8 @@ pub(crate) struct Outbound {
     pub(super) timely: Option<Box<Timely>>,
 }
 
-/// How packets with data follow each other: those that leave before the sender has nothing more to
-/// send are a burst. The counts wrap.
+/// Bursts of packets with data: packets that leave before the sender has nothing more to send are a
+/// burst. The counts wrap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bursts {
     /// Packets with data, repeats included.
@@ -193,7 +194,7 @@ impl Outbound {
         self.probes_due = self.probes_due.max(1);
     }
 
-    /// The peer is to hear something whatever the window says, but for who asks and never listens.
+    /// The peer is to hear something whatever the window says, unless it asks and never listens.
     /// (migration.md M-5)
     pub fn answer_at_once(&mut self) {
         if self.delivery.under_way() <= self.window_bytes().saturating_add(ANSWERS_BYTES) {
@@ -233,8 +234,8 @@ impl Outbound {
         self.set_departure();
     }
 
-    /// What was learnt of this way before: the round trip counts until one is measured. The rest is
-    /// kept for a congestion mechanism that the first exchange brings.
+    /// Begins with what was learnt of this way before: the round trip counts until one is measured.
+    /// The rest is kept for a congestion mechanism that the first exchange brings.
     pub fn begin_with(&mut self, known: &Known) {
         // timing.md R-18.
         self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
@@ -377,13 +378,13 @@ impl Outbound {
         self.timing.timeout_with(&self.rtt, self.ack_delay_max())
     }
 
-    /// Whether congestion control still looks for the path's limit.
+    /// True if congestion control still looks for the path's limit.
     pub fn is_searching(&self) -> bool {
         self.congestion.summary().threshold_bytes == u64::MAX
     }
 
-    /// Whether a window in each round trip, or what all connections to the peer bring, is so much
-    /// that processors, not lines, are what limits it.
+    /// True if a window in each round trip, or the load of all connections to the peer, is so much
+    /// that processors, not lines, are the limit.
     pub fn is_fast(&self) -> bool {
         let window = self.congestion.window_bytes();
         let is_known = window != u64::MAX && self.rtt.samples > 0 && !self.rtt.smoothed.is_zero();
@@ -440,8 +441,8 @@ impl Outbound {
         self.rate_max
     }
 
-    /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper
-    /// bound, what keeps that.
+    /// Mechanism that keeps the rate: the mechanism in use, or where it keeps none and there is an
+    /// upper bound, the keeper of that bound.
     fn keeper(&mut self) -> (&mut rate::Slot, &mut Bucket) {
         let keeper = match &mut self.keeper {
             Some(keeper) if self.rate.info().facts.inert => keeper,
@@ -494,7 +495,7 @@ impl Outbound {
         self.rate.on_feedback(words)
     }
 
-    /// What pacing keeps to.
+    /// Pace that congestion control and the upper bound leave to packets of this size.
     fn pace(&self, packet_bytes: u64) -> Pace {
         let own = self.congestion.pacing_rate();
         let rate = match own {
@@ -516,7 +517,7 @@ impl Outbound {
         Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes(), rtt_min }
     }
 
-    /// Whether a packet of `bytes` may leave now as far as window, rate and the endpoint are
+    /// True if a packet of `bytes` may leave now as far as window, rate and the endpoint are
     /// concerned; otherwise notes until when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
@@ -542,8 +543,8 @@ impl Outbound {
         self.paced_until.is_none() && !must_wait
     }
 
-    /// How many packets of `bytes`, where a full one has `packet_bytes`, may leave at once now, as
-    /// [`Outbound::admits`] says of one.
+    /// Number of packets of `bytes`, where a full one has `packet_bytes`, that may leave at once
+    /// now, as [`Outbound::admits`] says of one.
     pub fn admitted(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> u64 {
         if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
@@ -559,7 +560,7 @@ impl Outbound {
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
     }
 
-    /// With what window a flow of a group begins, in bytes; `u32::MAX` = no bound.
+    /// Window with which a flow of a group begins, in bytes; `u32::MAX` = no bound.
     pub fn window_of_flows(&self, group: u8) -> u32 {
         let window = self.stack(group).map_or(u64::MAX, |stack| stack.flow.window_bytes());
         u32::try_from(window).unwrap_or(u32::MAX)
@@ -570,12 +571,12 @@ impl Outbound {
         self.congestion.window_bytes().min(IN_FLIGHT_MAX_BYTES)
     }
 
-    /// Whether the rate only spreads a window over a round trip.
+    /// True if the rate only spreads a window over a round trip.
     fn is_spread(&self) -> bool {
         self.rate_max.is_none() && self.congestion.pacing_rate().is_none()
     }
 
-    /// What pacing keeps to in this batch.
+    /// Pace of this batch, which is worked out once for packets of one size.
     fn pace_of_batch(&mut self, packet_bytes: u64) -> Pace {
         let known = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
         let pace = known.unwrap_or_else(|| self.pace(packet_bytes));
@@ -583,7 +584,7 @@ impl Outbound {
         pace
     }
 
-    /// What is known of the path.
+    /// Facts of the path, as far as they are known.
     pub fn facts(&self, packet_bytes: u64) -> PathFacts {
         self.meter.facts(&self.rtt, packet_bytes)
     }

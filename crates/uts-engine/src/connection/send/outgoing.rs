@@ -106,8 +106,8 @@ impl Connection {
         }
     }
 
-    /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other
-    /// in a batch: messages hardly ever fill a packet, those that are not torn still less.
+    /// True if packets of `len` bytes, which are shorter than a `full` one, may follow each other
+    /// in a batch: messages hardly ever fill a packet, and messages that are not torn still less.
     /// Redundancy that waits needs more room than data, and is as long as other redundancy.
     fn is_worth_following(&self, len: usize, full: usize, shape: &Shape) -> bool {
         (shape.is_even || len + full / FULL_BUT >= full)

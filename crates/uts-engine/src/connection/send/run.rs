@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// What packets of a run have in common with the one before them.
+/// Traits that packets of a run have in common with the packet before them.
 #[derive(Clone, Copy)]
 pub(in crate::connection) struct Alike {
     pub bytes: usize,

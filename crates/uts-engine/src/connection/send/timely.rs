@@ -49,7 +49,7 @@ const AFTER_MAX: Duration = Duration::from_secs(160);
 /// Bytes of a packet around a message, about.
 const AROUND_BYTES: usize = 48;
 
-/// What has arrived since an acknowledgement.
+/// Data that has arrived since an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     since: Time,
@@ -63,7 +63,7 @@ fn average(of: Option<f64>, share: f64) -> f64 {
     of.map_or(share, |of| of + (share - of) / 4.0)
 }
 
-/// Whether less is kept on the way than congestion control allows.
+/// State of keeping less on the way than congestion control allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Keeping {
     /// No, and not before this instant.
@@ -73,7 +73,7 @@ enum Keeping {
     Yes { share: Option<f64>, best: f64, until: Time },
 }
 
-/// What is known of a path over which messages are to arrive in time.
+/// Knowledge of a path over which messages are to arrive in time.
 #[derive(Debug)]
 pub(crate) struct Timely {
     /// The shortest lifetime of messages that were handed over lately, and until when that counts.
@@ -89,9 +89,9 @@ pub(crate) struct Timely {
     empties: bool,
     /// The round trip that was the smallest before less was kept on the way.
     empty_before: Duration,
-    /// What the path delivers, as far as it was asked to.
+    /// Rate that the path delivers, as far as it was asked to.
     rate: Rate,
-    /// What it is measured from.
+    /// Stretch from which the rate is measured.
     stretch: Stretch,
     /// It was measured while packets waited for each other.
     is_busy: bool,
@@ -148,17 +148,17 @@ impl Timely {
         self.empty.map_or(Duration::ZERO, |(empty, _)| empty)
     }
 
-    /// How long a packet may wait on the way.
+    /// Time that a packet may wait on the way.
     fn allowed(&self) -> Duration {
         self.lifetime.saturating_sub(self.empty() / 2) / QUEUE_PART
     }
 
-    /// How long a packet takes to leave.
+    /// Time that a packet takes to leave.
     fn own(&self) -> Duration {
         self.time_for(self.packet_bytes)
     }
 
-    /// How long so many bytes take to leave; nothing where that is not known.
+    /// Time that so many bytes take to leave; zero where that is not known.
     fn time_for(&self, bytes: u64) -> Duration {
         if self.rate == Rate::default() { Duration::ZERO } else { self.rate.time_for(bytes) }
     }
@@ -199,8 +199,8 @@ impl Timely {
         };
     }
 
-    /// What is delivered while packets wait for each other is what the path can deliver; what is
-    /// delivered otherwise, it can at least. (segmentation.md R-16)
+    /// Measures the rate of the path: bytes that are delivered while packets wait for each other
+    /// show what it can deliver, other bytes what it can deliver at least. (segmentation.md R-16)
     fn measure(&mut self, now: Time, rtt: Duration, queue: Duration, bytes: u64) {
         let took = now.since(self.stretch.since);
         if self.stretch.since == Time::ZERO || took > (rtt * STRETCH_ROUNDS_MAX).max(STRETCH_MIN * 4) {
@@ -284,13 +284,14 @@ impl Timely {
         self.limit_bytes != u64::MAX
     }
 
-    /// Whether another packet may leave while so much is in flight.
+    /// True if another packet may leave while so much is in flight.
     fn admits(&self, in_flight: u64) -> bool {
         if self.empties { in_flight == 0 } else { in_flight + self.packet_bytes <= self.limit_bytes }
     }
 
-    /// How long what leaves now is on its way, as far as that is known: half of the round trip, and
-    /// where packets wait for each other, for those before it and for itself.
+    /// Time that a packet which leaves now is on its way, as far as that is known: half of the
+    /// round trip, and where packets wait for each other, the time for those before it and for
+    /// itself.
     fn takes(&self, in_flight: u64) -> Duration {
         // segmentation.md R-15.
         let half = self.empty() / 2;
@@ -342,7 +343,7 @@ impl Outbound {
         }
     }
 
-    /// Whether what leaves now is in time, as far as bytes in flight are concerned.
+    /// True if a packet that leaves now is in time, as far as bytes in flight are concerned.
     #[inline]
     pub fn is_timely(&mut self) -> bool {
         let in_flight = self.delivery.in_flight;
@@ -353,7 +354,7 @@ impl Outbound {
         })
     }
 
-    /// Whether packets wait for each other on the way for so long that messages may be late.
+    /// True if packets wait for each other on the way for so long that messages may be late.
     #[inline]
     pub fn is_late(&self) -> bool {
         self.timely.as_ref().is_some_and(|timely| timely.keeps())

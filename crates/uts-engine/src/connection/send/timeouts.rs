@@ -27,7 +27,7 @@ const PROBES_PER_DOUBLING: u32 = 32;
 /// Fewer doublings than that would overflow.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// Who has never measured less waits so long between packets that go on unheard.
+/// Round trip that counts at the least for the wait between packets that go on unheard.
 const UNHEARD_WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
@@ -43,19 +43,19 @@ const TIMEOUTS_OF_OUTAGE: u32 = 3;
 /// Time-outs that are each packet's own.
 #[derive(Default)]
 pub(super) struct Each {
-    /// How the next packet leaves.
+    /// Departure of the next packet.
     departure: Departure,
     /// The last time-out answers for packets below this number.
     timed_out_below: u64,
 }
 
-/// What a finding mechanism that has a time-out for each packet needs.
+/// State for a finding mechanism that has a time-out for each packet.
 pub(super) fn each_of(finding: &finding::Slot) -> Option<Box<Each>> {
     (finding.alarm() == Alarm::Each).then(Box::default)
 }
 
 impl Outbound {
-    /// What is in flight, as the finding mechanism sees it.
+    /// State of the packets in flight, as the finding mechanism sees it.
     pub fn flight(&self) -> Flight {
         Flight {
             largest_acked: self.ledger.largest_acked(),
@@ -66,7 +66,7 @@ impl Outbound {
         }
     }
 
-    /// How the next packet leaves, as far as time-outs are concerned.
+    /// Departure of the next packet, as far as time-outs are concerned.
     pub fn departure(&self) -> Departure {
         self.each.as_ref().map_or_else(Departure::default, |each| each.departure)
     }
@@ -92,7 +92,7 @@ impl Outbound {
         }
     }
 
-    /// Whether packets up to this number, which are too old, are news: those that left before the
+    /// True if packets up to this number, which are too old, are news: packets that left before the
     /// last time-out are part of it (finding.md R-3).
     pub fn is_new_timeout(&self, number: u64) -> bool {
         self.each.as_ref().is_none_or(|each| number >= each.timed_out_below)
@@ -142,7 +142,7 @@ impl Outbound {
         self.set_departure();
     }
 
-    /// Whether data that is not repeated may go on, though nothing is acknowledged any more and the
+    /// True if data that is not repeated may go on, though nothing is acknowledged any more and the
     /// window is full: one packet in a round trip (RFC 8085 section 3.1.1), less as time goes by,
     /// but not less than what the application asks for at the least. Otherwise notes when it may.
     /// (timing.md R-20)
@@ -174,14 +174,14 @@ impl Outbound {
         self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
     }
 
-    /// Whether nothing has come through for so long that the path counts as out.
+    /// True if nothing has come through for so long that the path counts as out.
     pub fn is_out(&self) -> bool {
         self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 }
 
-/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the
-/// first wait (timing.md R-10).
+/// Time to wait for an acknowledgement after so many time-outs in a row, where `once` is the first
+/// wait (timing.md R-10).
 fn probe_wait(once: Duration, timeouts: u32) -> Duration {
     let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
     let Some(probes) = timeouts.checked_sub(TIMEOUTS_OF_OUTAGE + 1) else {

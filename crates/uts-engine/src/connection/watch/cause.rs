@@ -241,7 +241,7 @@ impl Cause {
     }
 
     /// True if losses were shown to be the medium's: they go neither with what is in flight nor
-    /// with the queue. A path that is in use by others is left to them: there, who bears losses
+    /// with the queue. A path that others use is left to them: a sender that bears losses there
     /// takes what is theirs.
     pub fn is_mediums(&self) -> bool {
         self.is_mediums && self.has_room
@@ -274,9 +274,9 @@ mod tests {
         }
     }
 
-    /// What the network does to a packet: the queue that it meets, in milliseconds, and the
-    /// probability that it is lost; by what all have in flight, as a multiple of what the path
-    /// holds without a queue.
+    /// Effect of the network on a packet: the queue that it meets, in milliseconds, and the
+    /// probability that it is lost. `load` is what all have in flight, as a multiple of what the
+    /// path holds without a queue.
     type Network = fn(load: f64) -> (f64, f64);
 
     /// A sender with a share of the path grows by a packet each round trip of 40 ms, and falls by a

@@ -1,11 +1,11 @@
-//! What a connection is busy with, for tests.
+//! Inspection of a connection for tests: its work in progress.
 
 use crate::connection::Connection;
 use crate::connection::parts::Part;
 use crate::event::Direction;
 
 impl Connection {
-    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is
+    /// True if nothing is under way: no packet in flight, nothing waits to be sent, no exchange is
     /// being negotiated, no flow is open. For tests of what a connection comes to rest in.
     #[doc(hidden)]
     pub fn is_at_rest(&self) -> bool {
@@ -31,7 +31,7 @@ impl Connection {
             && self.ways.flows.iter().next().is_none()
     }
 
-    /// What is due when, for tests that find a connection busy.
+    /// Timers and their instants, as text, for tests that find a connection busy.
     #[doc(hidden)]
     pub fn timers(&self) -> String {
         let (Some(outbound), Some(inbound)) = (&self.ways.outbound, &self.ways.inbound) else {
@@ -70,7 +70,7 @@ impl Connection {
     }
 }
 
-/// Whether no group has two stacks.
+/// True if no group has two stacks.
 fn are_distinct(groups: impl Iterator<Item = u8>) -> bool {
     let mut seen = std::collections::BTreeSet::new();
     groups.into_iter().all(|group| seen.insert(group))

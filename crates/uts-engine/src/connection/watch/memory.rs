@@ -1,4 +1,4 @@
-//! What a connection takes of memory, by part.
+//! Memory of a connection, by part.
 
 use crate::connection::agreement::adapt::Adaptation;
 use crate::connection::{Connection, Handshake};

@@ -14,8 +14,8 @@ const WINDOW_PACKETS: u32 = 1500;
 /// … cut into this many slots, the oldest of which is dropped as a new one begins.
 const SLOTS: usize = 10;
 
-/// No slot is filled for longer: who sends little learns within ten seconds, too, that the path has
-/// changed.
+/// No slot is filled for longer: a sender of little learns within ten seconds, too, that the path
+/// has changed.
 const SLOT_TIME: Duration = Duration::from_secs(1);
 
 /// Rarer losses than this many in a window rest on a longer memory: where 12 MB are in flight, one
@@ -125,7 +125,7 @@ impl Pending {
     }
 }
 
-/// Judgement of losses: those that may not count, and their cause.
+/// Judgement of losses: losses that may not count, and their cause.
 #[derive(Debug, Default)]
 struct Doubts {
     pending: Pending,
@@ -136,7 +136,7 @@ struct Doubts {
 #[derive(Debug)]
 pub(crate) struct Meter {
     slots: VecDeque<Slot>,
-    /// What left the window while losses were rare.
+    /// Sum of the slots that left the window while losses were rare.
     memory: Slot,
     /// When the newest slot began, in milliseconds, which wrap.
     slot_at_ms: u32,
@@ -302,7 +302,7 @@ impl Meter {
         slot.unhurried = slot.unhurried.min(slot.lost);
     }
 
-    /// Whether packets were seen to wait for each other lately: else nobody has met the path's
+    /// True if packets were seen to wait for each other lately: else nobody has met the path's
     /// limit.
     pub fn has_seen_queue(&self, rtt: &RoundTrip) -> bool {
         let deepest = self.queues.front().map_or(Duration::ZERO, |(_, queue)| *queue);
@@ -320,12 +320,12 @@ impl Meter {
         if window.lost < RARE_LOSSES && all.packets >= MEMORY_PACKETS_MIN { all } else { window }
     }
 
-    /// What the path has been seen to deliver; zero = nothing so far.
+    /// Rate that the path has been seen to deliver; zero = nothing so far.
     pub fn capacity(&self) -> Rate {
         self.rates.front().map_or(Rate::default(), |(_, rate)| *rate)
     }
 
-    /// What is known of the path.
+    /// Facts of the path, as far as they are known.
     pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
         let sum = self.evidence();
         let share = |part: u32, whole: u32| if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) };
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(smaller.facts(&round_trip(41), 1200).losses, 2, "as large ones arrive");
     }
 
-    /// Who sends a few packets in a second learns within ten that losses have ended.
+    /// A sender of a few packets in a second learns within ten seconds that losses have ended.
     #[test]
     fn losses_are_forgotten_in_time_too() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));

@@ -1,5 +1,5 @@
-//! What is known of a connection: what it has done, what the path is like, what each packet did,
-//! and what all takes of memory.
+//! Knowledge of a connection: what it has done, what the path is like, what each packet did, and
+//! what memory all takes.
 
 mod cause;
 pub(in crate::connection) mod inspect;

@@ -1,6 +1,6 @@
-//! What a connection has done so far, in numbers.
+//! Counts of what a connection has done so far.
 
-/// What a connection has done so far. All counts are of this end.
+/// Counts of what a connection has done so far. All are of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is named for what it counts")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What packets did, for pictures: sequence number against time.
+//! Trace of packets, for pictures: sequence number against time.
 
 use std::collections::VecDeque;
 use uts_functions::Time;
@@ -12,7 +12,7 @@ const ROWS_MAX: usize = 1 << 20;
 /// Packets of a handshake that wait to be taken; beyond, none is recorded. A handshake has few.
 const HANDSHAKE_ROWS_MAX: usize = 256;
 
-/// What happened to a packet.
+/// Kind of an event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// It was sent, with nothing that had been sent before.
@@ -32,7 +32,7 @@ pub enum TraceKind {
 pub struct TraceRow {
     /// When.
     pub at: Time,
-    /// What.
+    /// Kind of the event.
     pub kind: TraceKind,
     /// The packet's number.
     pub number: u64,
@@ -42,7 +42,7 @@ pub struct TraceRow {
     pub epoch: u32,
     /// The flow and position of the first data in it (when sent, if it carried data).
     pub data: Option<(u32, u64)>,
-    /// What frames it carried (when sent).
+    /// Types of the frames that it carried (when sent).
     pub frames: FrameKinds,
 }
 
@@ -51,7 +51,7 @@ pub struct TraceRow {
 pub struct HandshakeRow {
     /// When it was sent, or received.
     pub at: Time,
-    /// Whether it was sent; else it was received, and was authentic.
+    /// It was sent; else it was received, and was authentic.
     pub is_sent: bool,
     /// Under which keys.
     pub level: HandshakeLevel,
@@ -72,7 +72,7 @@ impl FrameKinds {
         FrameKinds(bits.fold(0, |set, bit| set | bit))
     }
 
-    /// Whether a frame of that type is among them.
+    /// True if a frame of that type is among them.
     pub fn contains(self, kind: u8) -> bool {
         self.0 & Self::bit(kind) != 0
     }
@@ -136,7 +136,7 @@ impl Trace {
         rows.packets.push_back(row);
     }
 
-    /// Whether it is on: spares the caller work.
+    /// True if it is on: spares the caller work.
     pub(in crate::connection) fn is_on(&self) -> bool {
         self.rows.is_some()
     }

@@ -1,5 +1,5 @@
-//! How BBR reads losses: per round trip, against its threshold, with enough of them to tell chance
-//! from a full queue.
+//! Losses as BBR reads them: per round trip, against its threshold, with enough of them to tell
+//! chance from a full queue.
 
 use crate::congestion::{Loss, RateSample};
 use crate::time::Rate;
@@ -14,7 +14,7 @@ pub(super) struct LossRound {
     ranges: u32,
     last_lost: Option<u64>,
     marked: bool,
-    /// Whether a loss or mark was met in it.
+    /// A loss or mark was met in the round.
     pub hurt: bool,
     /// Largest delivery rate of the last round trip.
     pub bw_latest: Rate,
@@ -22,10 +22,10 @@ pub(super) struct LossRound {
     pub inflight_latest: u64,
 }
 
-/// What a loss round that ended has shown.
+/// Losses and marks of a loss round that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
-    /// Whether anything was lost or marked in it.
+    /// Packets were lost or marked in the round.
     pub hurt: bool,
     /// Bytes lost, and bytes lost or delivered.
     pub lost_bytes: u64,
@@ -33,7 +33,7 @@ pub(super) struct Verdict {
     pub total_bytes: u64,
     /// Separate ranges of packets among the lost.
     pub ranges: u32,
-    /// Whether the network marked packets.
+    /// The network marked packets.
     pub marked: bool,
 }
 
@@ -125,7 +125,7 @@ impl LossThreshold {
         LossThreshold { share: f64::from(value.clamp(1, 999)) / 1000.0 }
     }
 
-    /// How many of `packets` may be lost before the threshold is exceeded beyond chance (C-33): two
+    /// Number of losses among `packets` before the threshold is exceeded beyond chance (C-33): two
     /// standard deviations above the mean at the threshold itself, and one less than the least
     /// number of losses that tell anything.
     pub fn allowance(self, packets: f64) -> f64 {
@@ -133,7 +133,7 @@ impl LossThreshold {
         (mean + 2.0 * mean.sqrt()).max(LOSSES_MIN - 1.0)
     }
 
-    /// Whether `lost` of `total` bytes show a loss rate above the threshold.
+    /// True if `lost` of `total` bytes show a loss rate above the threshold.
     pub fn exceeded(self, lost: u64, total: u64, packet_bytes: u64) -> bool {
         let packet = packet_bytes.max(1) as f64;
         lost as f64 / packet > self.allowance(total as f64 / packet)

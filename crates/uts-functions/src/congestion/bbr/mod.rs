@@ -34,8 +34,7 @@ struct Sender {
     packet_bytes: u64,
     initial_window: u64,
     threshold: LossThreshold,
-    /// Whether the threshold is the default: then losses below it count if they meet a queue
-    /// (C-35).
+    /// The threshold is the default: then losses below it count if they meet a queue (C-35).
     queue_counts: bool,
     random: u64,
 
@@ -50,13 +49,13 @@ struct Sender {
     cycle: Cycle,
     probe_rtt: ProbeRtt,
     undo: Undo,
-    /// Whether others keep a queue at the bottleneck.
+    /// Other senders keep a queue at the bottleneck.
     contended: bool,
     round_rtt_min: Option<Duration>,
     drain_start_round: u64,
     idle_restart: bool,
     cwnd_limited: bool,
-    /// Whether the first event is still to come, with which round counting begins.
+    /// The first event is still to come, with which round counting begins.
     fresh: bool,
     /// Samples of packets sent before this much was delivered are limited by ProbeRTT.
     limited_until: u64,
@@ -67,7 +66,7 @@ struct Sender {
     has_rtt: bool,
 }
 
-/// What losses have taught of the path; infinite (`MAX`) where nothing.
+/// Bounds that losses have taught; infinite (`MAX`) where they have taught none.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// `bw_shortterm`.
@@ -477,7 +476,7 @@ fn tuned(facts: &PathFacts) -> Vec<Params> {
     list
 }
 
-/// How far above the random loss a raised threshold lies, and its bounds in thousandths.
+/// Multiples of the random loss at which a raised threshold lies, and its bounds in thousandths.
 const THRESHOLD_FACTORS: [f64; 2] = [3.0, 5.0];
 const THRESHOLD_RAISED_MIN: u64 = 50;
 const THRESHOLD_RAISED_MAX: u64 = 300;

@@ -33,9 +33,9 @@ impl<T: Ord + Copy + Default> TwoSlotMax<T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     next_delivered: u64,
-    /// How many have passed.
+    /// Number of rounds that have passed.
     pub count: u64,
-    /// Whether the acknowledgement at hand began one.
+    /// The acknowledgement at hand began a round.
     pub started: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct MinRtt {
     at: Time,
     probe_value: Duration,
     probe_at: Time,
-    /// Whether no small round trip was seen for 5 s.
+    /// No small round trip was seen for 5 s.
     pub expired: bool,
 }
 
@@ -166,14 +166,15 @@ impl Aggregation {
     }
 }
 
-/// Whether sending faster still brings more ("Exiting Acceleration Based on Bandwidth Plateau").
+/// State of the search for the bandwidth at which sending faster brings no more ("Exiting
+/// Acceleration Based on Bandwidth Plateau").
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     baseline: Rate,
     count: u32,
-    /// Whether the bandwidth is in full use, since the search last began.
+    /// The bandwidth is in full use, since the search last began.
     pub now: bool,
-    /// Whether it ever was.
+    /// The bandwidth was in full use at some time.
     pub reached: bool,
 }
 

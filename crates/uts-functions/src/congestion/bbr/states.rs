@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// What acknowledgements tell of the last bandwidth probe (`BBR.ack_phase`).
+/// Stage of the last bandwidth probe that acknowledgements tell of (`BBR.ack_phase`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -197,12 +197,12 @@ impl Sender {
         bounds.inflight_short = self.losses.inflight_latest.max(reduced);
     }
 
-    /// Whether losses are shared with flows that fill the buffer, and so count one by one (C-35).
+    /// True if losses are shared with flows that fill the buffer, and so count one by one (C-35).
     fn shares_queue(&self) -> bool {
         self.contended && self.queue_counts
     }
 
-    /// Whether others keep a queue: in cruise, BBR itself keeps none (C-35).
+    /// Notes if others keep a queue: in cruise, BBR itself keeps none (C-35).
     fn note_round_trip(&mut self, ack: &Ack) {
         if self.rounds.started
             && let (Some(met), Some(min)) = (self.round_rtt_min.take(), self.min_rtt.value)

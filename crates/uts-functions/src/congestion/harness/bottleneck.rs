@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// Bytes in every packet.
 pub const PACKET: u64 = 1200;
 
-/// What lies between senders and receivers.
+/// Path between senders and receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub rate: Rate,
@@ -234,7 +234,7 @@ fn build(choice: &Choice, now: Time, summary: Summary, seed: u64) -> Slot {
     Slot::build(choice, &context).expect("a registered choice")
 }
 
-/// What holds of every mechanism at every moment.
+/// Checks what holds of every mechanism at every moment.
 pub fn invariants(mechanism: &Slot, packets_min: u8, packet_bytes: u64) {
     let window = mechanism.window_bytes();
     let least = u64::from(packets_min) * packet_bytes;
@@ -265,7 +265,7 @@ enum Event {
     Probe(usize),
 }
 
-/// The bottleneck and everyone who uses it.
+/// The bottleneck and the flows through it.
 #[derive(Clone)]
 pub struct World {
     pub now: Time,

@@ -88,7 +88,7 @@ fn asked_on(at: &str, m: &Mechanism, choice: Choice) -> Asked {
     }
 }
 
-/// A share that those owe who promise to keep the path full; others owe a part of it.
+/// Share of the path owed by a mechanism that promises to keep it full; others owe a part of it.
 fn full(m: &Mechanism, share: f64) -> Asked {
     if m.promises(Promise::FullPath) {
         Asked(share, Some(Promise::FullPath))
@@ -97,9 +97,9 @@ fn full(m: &Mechanism, share: f64) -> Asked {
     }
 }
 
-/// What `predict` says agrees with what the bottleneck does: within a fifth of the path for
-/// mechanisms that use it, within a factor of two for those that random losses throttle. All that
-/// disagree are told.
+/// Predictions agree with what the bottleneck does: within a fifth of the path for mechanisms that
+/// use it, within a factor of two for those that random losses throttle. All that disagree are
+/// told.
 #[test]
 fn predictions_agree_with_measurement() {
     let mut table = Table::new(

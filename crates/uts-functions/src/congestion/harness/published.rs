@@ -13,7 +13,7 @@ fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// What each of some flows has passed between two instants, in milliseconds.
+/// Bytes that each of some flows has passed between two instants, in milliseconds.
 fn passed(world: &mut World, from_ms: u64, to_ms: u64) -> Vec<f64> {
     world.run_until(Time::from_millis(from_ms));
     let before: Vec<u64> = world.flows.iter().map(|f| f.passed).collect();

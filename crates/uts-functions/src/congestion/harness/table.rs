@@ -1,4 +1,4 @@
-//! What mechanisms were asked for and what they did: all that fall short are told in one table.
+//! Table of what mechanisms were asked for and what they did; only those that fall short are in it.
 
 use crate::mechanism::Promise;
 use core::fmt;

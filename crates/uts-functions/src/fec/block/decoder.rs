@@ -36,7 +36,7 @@ struct Block {
     symbols: SmallVec<[(u8, Bytes); 8]>,
 }
 
-/// What a look at a block found.
+/// Result of a look at a block.
 enum Outcome {
     /// More repairs or sources are needed.
     Wait,

@@ -11,7 +11,7 @@ pub use encoder::Encoder;
 
 /// The arithmetic of a block.
 pub trait BlockCode: Clone + Debug + Send + Sync + 'static {
-    /// What its blocks look like.
+    /// Shape of its blocks.
     fn shape(&self) -> Shape;
 
     /// Adds `bytes`, which stand at `offset` of the symbol of source `index`, to all parities of

@@ -16,13 +16,13 @@ pub(super) use coefficients::coefficients;
 pub(super) use decoder::Decoder;
 pub(super) use encoder::Encoder;
 
-/// What a scheme's window looks like.
+/// Shape of a scheme's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Most packets in the window.
     pub sources: usize,
     /// Packets from one repair to the next.
     pub every: usize,
-    /// How long packets may wait for a repair that covers them.
+    /// Longest time that packets may wait for a repair that covers them.
     pub flush: Duration,
 }

@@ -61,8 +61,7 @@ fn sources(packets: &[Packet]) -> BTreeMap<u64, Vec<u8>> {
     packets.iter().filter_map(source).collect()
 }
 
-/// What the receiver recovers of a stream; whatever it says must have been sent, and not have
-/// arrived.
+/// Packets that the receiver recovers of a stream; each must have been sent, and not have arrived.
 fn receive(choice: &Choice, sent: &BTreeMap<u64, Vec<u8>>, arriving: &[Packet]) -> Vec<u64> {
     let mut decoder = slot(choice).decoder();
     let mut known = std::collections::BTreeSet::new();
@@ -162,7 +161,7 @@ fn a_loss_is_recovered_by_the_next_repair_and_a_burst_by_as_many() {
     }
 }
 
-/// What the equations give is what plain elimination over the definition of the code gives.
+/// Recovery by the equations agrees with plain elimination over the definition of the code.
 #[test]
 fn recovery_agrees_with_plain_equations() {
     for m in schemes() {

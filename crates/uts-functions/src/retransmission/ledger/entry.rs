@@ -9,9 +9,9 @@ use smallvec::smallvec;
 /// Packets of an entry, at most: what a batch of segments holds fits.
 const PLACES_MAX: u64 = u64::BITS as u64;
 
-/// What a packet may carry.
+/// Content that a packet may carry.
 pub trait Carried: Clone {
-    /// What the packet `places` further on carries, in a row of packets that are alike.
+    /// Content of the packet `places` further on, in a row of packets that are alike.
     #[must_use]
     fn ahead(&self, places: u64) -> Self;
 }
@@ -51,7 +51,7 @@ impl<T> Sent<T> {
 }
 
 impl<T> Run<T> {
-    /// How many they are.
+    /// Number of packets in the run.
     pub fn packets(&self) -> u64 {
         self.numbers.end - self.numbers.start
     }

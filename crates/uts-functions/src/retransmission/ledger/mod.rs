@@ -37,7 +37,7 @@ const LOST_OF_AGE: u64 = 64;
 /// reports pile up behind what it was asked for.
 const UNASKED_MAX: u64 = 256;
 
-/// What an entry's packet carried; the engine says what a token is.
+/// Tokens of what an entry's packet carried; the engine says what a token is.
 pub type Tokens<T> = SmallVec<[T; 2]>;
 
 /// A packet that was sent.
@@ -47,19 +47,19 @@ pub struct Sent<T> {
     pub bytes: u64,
     /// The epoch under which it was built.
     pub epoch: u32,
-    /// Whether it asks for an acknowledgement. Only such packets count as in flight.
+    /// The packet asks for an acknowledgement. Only such packets count as in flight.
     pub eliciting: bool,
-    /// Whether it probed for a larger packet size: its loss says nothing about congestion.
+    /// The packet probed for a larger packet size: its loss says nothing about congestion.
     pub size_probe: bool,
-    /// What else finding and timing have to know of it.
+    /// Figures of its departure, for finding and timing.
     pub departure: Departure,
-    /// What it carried.
+    /// Content of the packet.
     pub tokens: Tokens<T>,
-    /// What congestion control knew when it was sent, the instant of sending included.
+    /// State of the delivery when it was sent, the instant of sending included.
     pub snapshot: Snapshot,
 }
 
-/// How a packet left.
+/// Departure of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// It carries data that was sent before.
@@ -115,7 +115,7 @@ impl<T> Default for Ledger<T> {
     }
 }
 
-/// What an acknowledgement settled.
+/// Packets that an acknowledgement settled.
 #[derive(Debug)]
 pub struct Acknowledged<T> {
     /// Packets that are newly acknowledged, in the order of the ranges.
@@ -124,14 +124,14 @@ pub struct Acknowledged<T> {
     pub spurious: Vec<(u64, Sent<T>)>,
 }
 
-/// What a look for losses found.
+/// Packets that a look for losses found.
 #[derive(Debug)]
 pub struct Lost<T> {
     /// The packets, in the order of their numbers.
     pub packets: Vec<(u64, Sent<T>)>,
     /// When to look again.
     pub look_again: Option<Time>,
-    /// How they were found.
+    /// Evidence by which they were found.
     pub cause: Cause,
 }
 
@@ -146,7 +146,7 @@ impl<T: Carried> Ledger<T> {
         self.next += u64::from(self.skips.takes(self.next));
     }
 
-    /// How many packets may take the next numbers in a row, before one is left out.
+    /// Number of packets that may take the next numbers in a row, before one is left out.
     pub fn numbers_in_row(&self) -> u64 {
         self.skips.before_next(self.next)
     }
@@ -254,12 +254,13 @@ impl<T: Carried> Ledger<T> {
         Some(done)
     }
 
-    /// Whether a range holds a number that no packet had.
+    /// True if a range holds a number that no packet had.
     fn is_unsent(&self, range: &Range<u64>) -> bool {
         range.end > self.next || self.skips.meets(range)
     }
 
-    /// What an acknowledgement settled has been dealt with: its memory serves the next.
+    /// Takes back the memory of what an acknowledgement settled, once that is dealt with: it serves
+    /// the next.
     pub fn take_back(&mut self, done: Acknowledged<T>) {
         self.room = done.packets;
         self.room.clear();
@@ -345,13 +346,13 @@ impl<T: Carried> Ledger<T> {
         Some(carried)
     }
 
-    /// Whether two packets that were sent have no other between them.
+    /// True if two packets that were sent have no other between them.
     pub fn are_neighbours(&self, earlier: u64, later: u64) -> bool {
         let between = earlier.saturating_add(1)..later;
         between.is_empty() || (between.end - between.start == 1 && self.skips.meets(&between))
     }
 
-    /// How far the path has been seen to reorder.
+    /// Reordering that the path has been seen to do.
     pub fn reordering(&self) -> Reordering {
         self.reordering
     }

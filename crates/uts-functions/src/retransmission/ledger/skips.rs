@@ -13,11 +13,11 @@ const EXPONENT_MAX: u32 = 12;
 /// newest first.
 const REMEMBERED: usize = 2;
 
-/// Which numbers are left out.
+/// Packet numbers that are left out.
 #[derive(Clone, Debug)]
 pub(super) struct Skips {
     seed: u64,
-    /// How many were left out.
+    /// Number of packet numbers that were left out.
     count: u32,
     /// From this number on the next is left out.
     at: u64,
@@ -31,14 +31,14 @@ impl Skips {
         Skips { seed: 0, count: 0, at: u64::MAX, latest: [u64::MAX; REMEMBERED] }
     }
 
-    /// Numbers are left out that nobody can tell who does not know the seed.
+    /// Leaves out numbers that only an end with the seed can tell.
     pub fn new(seed: u64) -> Self {
         let mut skips = Skips { seed, ..Self::none() };
         skips.at = skips.distance();
         skips
     }
 
-    /// Whether `next` is to be left out; notes it then.
+    /// True if `next` is to be left out; notes it then.
     pub fn takes(&mut self, next: u64) -> bool {
         if next < self.at {
             return false;
@@ -49,17 +49,17 @@ impl Skips {
         true
     }
 
-    /// How many numbers from `next` on are used before one is left out.
+    /// Number of packets from `next` on before a number is left out.
     pub const fn before_next(&self, next: u64) -> u64 {
         self.at.saturating_sub(next)
     }
 
-    /// Whether a range holds a number that was left out.
+    /// True if a range holds a number that was left out.
     pub fn meets(&self, range: &core::ops::Range<u64>) -> bool {
         self.latest.iter().any(|number| range.contains(number))
     }
 
-    /// How many packets go before the next number that is left out.
+    /// Number of packets before the next number that is left out.
     fn distance(&self) -> u64 {
         let exponent = (EXPONENT_MIN + self.count).min(EXPONENT_MAX);
         // The finalizer of SplitMix64 (Steele, Lea and Flood 2014).

@@ -32,7 +32,7 @@ fn numbers(list: &[(u64, Sent<u8>)]) -> Vec<u64> {
 
 const DELAY: Duration = Duration::from_millis(50);
 
-/// What later packets have overtaken.
+/// Packets that later packets have overtaken.
 fn find(ledger: &mut Ledger<u8>, at_ms: u64) -> Lost<u8> {
     let flight = Flight {
         largest_acked: ledger.largest_acked(),

@@ -7,7 +7,7 @@ use std::collections::vec_deque::Iter;
 /// Bytes whose turn it is to be sent.
 #[derive(Debug)]
 pub struct UnsentBytes<'a> {
-    /// What is left of the write that is next, and the writes behind it.
+    /// Rest of the write that is next, and the writes behind it.
     data: &'a [u8],
     behind: Iter<'a, Segment>,
     /// From here on it is for others.

@@ -162,7 +162,7 @@ fn giving_up_a_part_gives_up_the_message_but_not_the_end_of_the_flow() {
     assert!(b.is_complete());
 }
 
-/// What happens to a sender's state of a flow.
+/// Change of a sender's state of a flow.
 #[derive(Clone, Debug)]
 enum Deed {
     /// So many messages of so many bytes are handed over, with a lifetime or none.
@@ -216,7 +216,7 @@ fn check_alike(
     assert_eq!((at_once.sent, at_once.cursor), (singly.sent, singly.cursor));
 }
 
-/// What stands together may be sent at once, in one piece.
+/// Checks that messages that stand together may be sent at once, in one piece.
 fn check_together(b: &SendBuffer, most: usize, limit: u64) {
     check_alike(b, limit, |messages, one_by_one| {
         let Some(Together { start, message_bytes, count }) = messages.together() else { return };
@@ -321,8 +321,8 @@ fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> 
 }
 
 proptest! {
-    /// Nobody sees whether messages are kept together, but who looks at memory: that is set free
-    /// with the last of them.
+    /// Messages that are kept together behave like messages kept singly, but for memory: that is
+    /// set free with the last of them.
     #[test]
     fn messages_that_are_kept_together_go_as_those_that_are_not(deeds in deeds(), limit in 20..400_u64) {
         let (mut rows, mut singles) = (SendBuffer::default(), SendBuffer::default());

@@ -29,7 +29,7 @@ pub struct Together {
     pub start: u64,
     /// Bytes of each.
     pub message_bytes: usize,
-    /// How many.
+    /// Number of messages.
     pub count: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct Together {
 #[derive(Debug)]
 pub struct UnsentMessages<'a> {
     at: At<'a>,
-    /// What reaches beyond is not of them.
+    /// Position that none of these messages reaches beyond.
     end: u64,
     /// Nothing is sent from here on.
     limit: u64,
@@ -100,7 +100,7 @@ impl<'a> At<'a> {
         (count > 1 && self.bytes > 0).then_some(Together { start, message_bytes: self.bytes, count })
     }
 
-    /// Whether more than `count` messages of the length of the next one follow each other from that
+    /// True if more than `count` messages of the length of the next one follow each other from that
     /// on, none of them presented.
     #[inline]
     fn has_even(&self, count: usize) -> bool {
@@ -135,7 +135,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// How far messages were sent.
+/// Position up to which messages were sent.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     at: At<'a>,
@@ -146,7 +146,7 @@ pub struct Place<'a> {
 }
 
 impl SendBuffer {
-    /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all
+    /// True if [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all
     /// there is to do.
     #[inline]
     pub fn may_have_messages(&self) -> bool {
@@ -219,7 +219,7 @@ impl<'a> UnsentMessages<'a> {
         })
     }
 
-    /// That one is sent, to its end.
+    /// Counts the front message as sent, to its end.
     #[inline]
     pub fn on_sent(&mut self) {
         let Some(piece) = self.at.piece() else { return };
@@ -327,13 +327,13 @@ impl<'a> UnsentMessages<'a> {
         *self.sent = end;
     }
 
-    /// Whether anything may be sent behind those that were.
+    /// True if anything may be sent behind those that were.
     #[inline]
     pub fn has_more(&self) -> bool {
         *self.sent < self.limit
     }
 
-    /// What [`UnsentMessages::go_back`] goes back to.
+    /// Place that [`UnsentMessages::go_back`] goes back to.
     #[inline]
     pub fn place(&self) -> Place<'a> {
         let UnsentMessages { ref at, ref taken, taken_bytes, .. } = *self;
@@ -341,7 +341,7 @@ impl<'a> UnsentMessages<'a> {
         Place { at: at.clone(), taken: taken.clone(), taken_bytes, sent, cursor }
     }
 
-    /// What was sent since is not.
+    /// Goes back to a place: messages that were sent since then are not.
     #[inline]
     pub fn go_back(&mut self, place: Place<'a>) {
         (self.at, self.taken, self.taken_bytes) = (place.at, place.taken, place.taken_bytes);

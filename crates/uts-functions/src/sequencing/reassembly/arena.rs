@@ -28,7 +28,7 @@ impl Arena {
         *self = Arena::default();
     }
 
-    /// Bytes of the buffer in use, whoever holds something of it.
+    /// Bytes of the buffer in use, also those that were handed out and are still held.
     pub fn buffer_bytes(&self) -> usize {
         self.room.buffer_bytes
     }

@@ -7,7 +7,7 @@ use core::ops::Range;
 const DAMAGED_MAX: usize = 1024;
 
 impl Reassembly {
-    /// Whether no more damage can be remembered.
+    /// True if no more damage can be remembered.
     pub fn is_full_of_damage(&self) -> bool {
         self.damaged.len() >= DAMAGED_MAX
     }
@@ -34,8 +34,8 @@ impl Reassembly {
         Ok(new)
     }
 
-    /// How many bytes of its message stand before this position; `None` if what is between its
-    /// beginning and the position is missing, or was handed over.
+    /// Bytes of its message before this position; `None` if what is between its beginning and the
+    /// position is missing, or was handed over.
     pub fn place_in_message(&self, position: u64) -> Option<u64> {
         let begin = *self.begins.range(..=position).next_back()?;
         let is_same = self.ends.range(begin..position).next().is_none();

@@ -53,8 +53,8 @@ impl Reassembly {
         }
     }
 
-    /// Whether there is a part of a message at `start` whose neighbour, of the same message, was
-    /// given up. A message is handed over whole, so that a part beside a delivered position is one
+    /// True if there is a part of a message at `start` whose neighbour, of the same message, was
+    /// given up. A message is handed over whole, so that a part beside a delivered position is
     /// beside a position that was given up.
     fn is_dead(&self, start: u64) -> bool {
         let Some(piece) = self.pieces.get(&start).filter(|piece| piece.message) else { return false };

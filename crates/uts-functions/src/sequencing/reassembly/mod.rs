@@ -1,4 +1,4 @@
-//! What a flow's receiver holds: data that arrived and was not handed over.
+//! Data that a flow's receiver holds: it arrived and was not handed over.
 //!
 //! Two cases are common. Bytes that arrive in order, and are read as they come, go into one buffer
 //! ([`Run`]) and come out of it in long stretches; whatever else happens turns the run into a piece
@@ -35,7 +35,7 @@ pub struct Segment {
     pub data: Bytes,
     /// It belongs to a message.
     pub message: bool,
-    /// That message is in the form that a presentation mechanism gave it.
+    /// The message is in the form that a presentation mechanism gave it.
     pub presented: bool,
     /// It starts with the first byte of a message.
     pub begin: bool,
@@ -45,7 +45,7 @@ pub struct Segment {
     pub fin: bool,
 }
 
-/// What is handed over.
+/// Part of a flow that is handed over: data, a gap, or the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// A stretch of bytes, and its position in the flow.
@@ -99,8 +99,8 @@ pub enum SegmentError {
 /// queue would.
 pub const UNPLACED_MAX: usize = 4096;
 
-/// What a message, or a stretch of bytes that does not follow on another, counts for at least
-/// against the room that a flow has, in bytes: a quarter of what it takes to keep track of it.
+/// Least load of a message, or of a stretch of bytes that does not follow on another, against the
+/// room that a flow has, in bytes: a quarter of what it takes to keep track of it.
 pub const PIECE_BYTES: usize = size_of::<Ready>() / 4;
 
 /// Places that a list keeps when it is empty.
@@ -126,7 +126,7 @@ impl Piece {
     }
 }
 
-/// What may be handed over out of order.
+/// Data that may be handed over out of order.
 #[derive(Clone, Debug)]
 struct Ready {
     /// Position of the piece, or of the first message.
@@ -148,8 +148,8 @@ pub struct Reassembly {
     delivered: RangeSet,
     begins: BTreeSet<u64>,
     ends: BTreeSet<u64>,
-    /// What may be handed over out of order, in order of completion. Messages in it that came whole
-    /// ascend.
+    /// Data that may be handed over out of order, in order of completion. Messages in it that came
+    /// whole ascend.
     ready: VecDeque<Ready>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
@@ -166,9 +166,9 @@ pub struct Reassembly {
     held_bytes: usize,
     /// Positions given up of which the application has not been told.
     skipped: RangeSet,
-    /// What messages wait for, where it is said.
+    /// Positions that messages wait for, where they are said.
     orders: Option<Box<Orders>>,
-    /// What came damaged, and was not handed over.
+    /// Positions of data that came damaged, and was not handed over.
     damaged: RangeSet,
     /// Of what has arrived, what may be given up again.
     revocable: Option<Box<RangeSet>>,
@@ -180,7 +180,7 @@ impl Reassembly {
         Reassembly { run: Run::sharing(spares), ..Self::default() }
     }
 
-    /// Whether anything is held, be it but an empty message, that can be read now or later.
+    /// True if anything is held, be it but an empty message, that can be read now or later.
     pub fn holds_anything(&self) -> bool {
         !(self.pieces.is_empty() && self.ready.is_empty() && self.run.is_empty() && self.unplaced.is_empty())
     }
@@ -190,7 +190,7 @@ impl Reassembly {
         self.held_bytes
     }
 
-    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its
+    /// Load of the held data against the room that a flow has, in bytes: the data or, where its
     /// pieces are so small that to keep track of them takes a multiple of that, [`PIECE_BYTES`] for
     /// each.
     #[inline]
@@ -222,17 +222,17 @@ impl Reassembly {
         self.given_up
     }
 
-    /// Whether all of these positions have been handed over or given up.
+    /// True if all of these positions have been handed over or given up.
     pub fn is_handed_over(&self, range: &Range<u64>) -> bool {
         self.delivered.contains_range(range)
     }
 
-    /// Whether the end has been handed over.
+    /// True if the end has been handed over.
     pub fn is_ended(&self) -> bool {
         self.end_delivered
     }
 
-    /// Whether everything has arrived, the end included.
+    /// True if everything has arrived, the end included.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some_and(|fin| self.settled.run_end(0) > fin)
     }
@@ -393,7 +393,7 @@ impl Reassembly {
         self.settled.last().map_or(0, |last| last.end) == start
     }
 
-    /// Whether data from `start` on would lie apart from everything that is settled, and so leave
+    /// True if data from `start` on would lie apart from everything that is settled, and so leave
     /// one more gap.
     pub fn leaves_gap(&self, start: u64) -> bool {
         start > self.settled.run_end(0) && !self.settled.contains(start - 1)
@@ -420,7 +420,7 @@ impl Reassembly {
         Some(Delivery::Bytes(start, data))
     }
 
-    /// What comes next in order of position.
+    /// Takes out the next data in order of position.
     pub fn pop_front(&mut self, bytes_max: usize) -> Option<Delivery> {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// What waits is looked through whenever something is read.
 const ORDERS_MAX: usize = 1024;
 
-/// What messages that are not handed over wait for.
+/// Orders of messages that are not handed over: the positions that each waits for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
     /// Where each begins, and what has to be handed over before it.

@@ -7,7 +7,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 impl Reassembly {
-    /// Whether something is missing before data that has arrived.
+    /// True if something is missing before data that has arrived.
     #[inline]
     pub fn has_gap(&self) -> bool {
         self.settled.last().is_some_and(|last| last.end > self.contiguous())

@@ -11,7 +11,7 @@ pub(super) const BUFFER_BYTES_MAX: usize = 64 * 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     pub bytes: BytesMut,
-    /// What the next buffer holds.
+    /// Bytes that the next buffer holds.
     pub buffer_bytes: usize,
 }
 
@@ -24,7 +24,7 @@ impl Room {
         }
     }
 
-    /// Whether buffers have grown as large as they become.
+    /// True if buffers have grown as large as they become.
     pub fn is_large(&self) -> bool {
         self.buffer_bytes == BUFFER_BYTES_MAX
     }

@@ -22,7 +22,7 @@ impl Run {
         Run { spares: Some(spares), ..Self::default() }
     }
 
-    /// Whether there is nothing in it.
+    /// True if there is nothing in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.room.bytes.is_empty()
@@ -34,7 +34,7 @@ impl Run {
         self.start
     }
 
-    /// Whether so many bytes fit into the buffer.
+    /// True if so many bytes fit into the buffer.
     pub fn has_room(&self, len: usize) -> bool {
         self.room.bytes.capacity() - self.room.bytes.len() >= len
     }
@@ -165,7 +165,8 @@ mod tests {
         assert_eq!(spares.len(), 0);
     }
 
-    /// Who holds a little of what he reads does not keep the rest of a buffer from being used.
+    /// A reader that holds a little of what it reads does not keep the rest of a buffer from being
+    /// used.
     #[test]
     fn what_is_held_takes_little_more_than_its_own_memory() {
         const CHUNKS: usize = 1000;
@@ -184,7 +185,7 @@ mod tests {
         assert!(begins.clone().count() <= most, "{} buffers, at most {most}", begins.count());
     }
 
-    /// What somebody holds of a buffer, and what is not read yet, nobody else writes to.
+    /// Bytes of a shared buffer that a reader holds, or has yet to read, are never overwritten.
     #[test]
     fn what_is_held_of_a_shared_buffer_stays() {
         let (_, mut runs) = large(4);

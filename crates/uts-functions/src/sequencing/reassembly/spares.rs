@@ -11,8 +11,9 @@ pub(super) const SPARES_MAX: usize = 16;
 /// A buffer of which less is left is worn out.
 pub(super) const WORN_BYTES: usize = BUFFER_BYTES_MAX / 2;
 
-/// What flows share: a buffer that was just left is in the processor's cache, and of a thousand
-/// flows only those need one that hold something. The last that was left is the first to be used.
+/// Buffers that flows share: a buffer that was just left is in the processor's cache, and of a
+/// thousand flows only those need one that hold something. The last that was left is the first to
+/// be used.
 #[derive(Clone, Debug, Default)]
 pub struct Spares(Arc<Mutex<Vec<BytesMut>>>);
 
@@ -25,9 +26,9 @@ impl Spares {
         }
     }
 
-    /// Finds a buffer for at least `len` bytes of which nobody holds anything any more, or of which
-    /// much is left: whoever holds a little should not keep the rest from being used. Those that he
-    /// holds most of are his.
+    /// Finds a buffer for at least `len` bytes of which nothing is held any more, or of which much
+    /// is left: a holder of a little should not keep the rest from being used. A buffer that is
+    /// mostly held is left to its holder.
     pub(super) fn find(&self, len: usize) -> Option<BytesMut> {
         let mut buffers = self.lock();
         core::iter::from_fn(|| buffers.pop()).find_map(|mut buffer| {
@@ -47,7 +48,7 @@ impl Spares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait.
+    /// Number of buffers that wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().len()

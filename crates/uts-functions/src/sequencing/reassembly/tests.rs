@@ -1,4 +1,4 @@
-//! What is handed over, and when, by hand and against a model.
+//! Tests of what is handed over, and when, by hand and against a model.
 
 use super::*;
 use crate::sequencing::message_row::Places;
@@ -32,7 +32,7 @@ fn ordered_waits_and_unordered_does_not() {
     assert_eq!((r.consumed(), r.held_bytes()), (8, 0));
 }
 
-/// Who asks for no bytes loses none.
+/// A reader that asks for no bytes loses none.
 #[test]
 fn what_is_not_asked_for_stays() {
     let mut r = Reassembly::default();

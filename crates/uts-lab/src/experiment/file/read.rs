@@ -338,7 +338,8 @@ fn read_record(file: &Section<'_, '_>) -> Record {
     record
 }
 
-/// What a plot may say is the report's matter; the names that it uses are those of this file.
+/// Reads the names that plots use: they are those of this file. The report checks the rest of a
+/// plot.
 fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value>> {
     let columns: Vec<&str> = sweeps
         .iter()

@@ -122,7 +122,7 @@ impl Pair {
         out.iter().filter(|(to, _)| *to == from).map(|(_, bytes)| bytes.len()).sum()
     }
 
-    /// What must not change: connections, and what each keeps.
+    /// State that must not change: connections, and what each keeps.
     pub fn state(&mut self) -> String {
         let (client, server) = (self.client, self.server);
         let of = |end: &Endpoint, handle: Option<ConnectionHandle>| {

@@ -8,11 +8,11 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// How long a call polls the network interface before it sleeps. At 2.6 Gbit/s as much as a batch
-/// holds takes 200 us to come, at 10 Gbit/s 50.
+/// Time for which a call polls the network interface before it sleeps. A batch takes 200 us to come
+/// at 2.6 Gbit/s, and 50 at 10 Gbit/s.
 const BUSY_POLL: Duration = Duration::from_micros(100);
 
-/// What the socket's calls do where there is nothing to receive.
+/// Behaviour of the socket's calls where there is nothing to receive.
 #[derive(Debug, Default)]
 pub(super) struct Blocking {
     /// They block; else they say so at once.
@@ -79,7 +79,7 @@ impl Socket {
         self.io.plain().busy_poll()
     }
 
-    /// What is to be waited for where no call to receive may block.
+    /// Descriptor to wait for where no call to receive may block.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.io.fd()
     }

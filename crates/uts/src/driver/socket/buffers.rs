@@ -14,29 +14,30 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that are offered at least, if little comes in each.
 pub(super) const OFFERED_MIN: usize = 4;
 
-/// Whether a call fills as many buffers as there is anything for; elsewhere it fills one.
+/// True if a call fills as many buffers as there is anything for; elsewhere it fills one.
 pub(super) const FILLS_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// What one call should bring at most, so that it is still in cache when it is taken in, and is
-/// read before more comes: the more the kernel coalesces, the fewer buffers are filled at once.
+/// Bytes that one call should bring at most, so that they are still in cache when they are taken
+/// in, and are read before more comes: the more the kernel coalesces, the fewer buffers are filled
+/// at once.
 const CALL_BYTES: usize = 64 << 10;
 
 /// Where what arrives is put.
 pub(super) struct Buffers {
     /// All buffers, one behind the other.
     memory: Vec<u8>,
-    /// How many of them the next call may fill.
+    /// Number of buffers that the next call may fill.
     offered: usize,
     metas: [RecvMeta; BUFFERS],
 }
 
-/// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
+/// Datagrams that arrived in one buffer, of `stride` bytes each; the last may be shorter.
 pub(crate) struct Received<'a> {
-    /// Who has sent it.
+    /// Sender of the datagrams.
     pub remote: SocketAddr,
     /// The address of this host that it was sent to, where the socket has several.
     pub local: Option<IpAddr>,
-    /// How it is marked.
+    /// ECN mark of the datagrams.
     pub ecn: Option<Ecn>,
     /// Bytes of each datagram.
     pub stride: usize,
@@ -52,7 +53,7 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// How many buffers the next call may fill.
+    /// Number of buffers that the next call may fill.
     pub fn offered(&self) -> usize {
         self.offered
     }
@@ -92,7 +93,7 @@ impl Buffers {
         self.offered = wanted.max(OFFERED_MIN).min(most);
     }
 
-    /// What the kernel said of the address to which the contents of a buffer were sent.
+    /// Address to which the contents of a buffer were sent, as the kernel said.
     #[cfg(test)]
     pub fn destination(&self, buffer: usize) -> Option<IpAddr> {
         self.metas[buffer].dst_ip

@@ -72,7 +72,7 @@ pub(crate) struct Batch<'a> {
     pub remote: SocketAddr,
     /// The address of this host that it is to come from; `None` = the system chooses.
     pub local: Option<IpAddr>,
-    /// How to mark it.
+    /// ECN mark of the datagrams.
     pub ecn: Option<Ecn>,
     /// Bytes of each datagram.
     pub segment_bytes: usize,
@@ -146,13 +146,12 @@ impl Socket {
         self.peer
     }
 
-    /// What the kernel keeps of what has arrived, with what it takes to keep it; 0 = it does not
-    /// say.
+    /// Bytes that the kernel keeps of what has arrived, with its own overhead; 0 = it does not say.
     pub fn buffer_bytes(&self) -> usize {
         self.state.recv_buffer_size(self.io.socket()).unwrap_or(0)
     }
 
-    /// How many segments the kernel takes at once.
+    /// Number of segments that the kernel takes at once.
     pub fn segments_max(&self) -> usize {
         self.state.max_gso_segments().max(1)
     }
@@ -248,7 +247,7 @@ impl Socket {
         self.io.unwatch();
     }
 
-    /// Whether the task is woken by what arrives.
+    /// True if arrivals wake the task.
     pub fn is_watched(&self) -> bool {
         self.io.is_watched()
     }

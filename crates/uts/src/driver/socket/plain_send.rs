@@ -13,7 +13,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 
-/// How a socket marks what it sends, unless the ancillary data of a datagram says something else.
+/// Mark that a socket puts on its datagrams, unless the ancillary data of a datagram says something
+/// else.
 #[derive(Debug, Default)]
 pub(super) struct PlainSend {
     /// As ECN's two bits (RFC 3168 section 5).
@@ -48,8 +49,8 @@ impl PlainSend {
         Some(sent.map(|_| ()))
     }
 
-    /// Whether the socket marks what it sends as this is to be. One datagram that is marked
-    /// otherwise changes nothing, two in a row do.
+    /// True if the socket marks datagrams as this one is to be marked. A single datagram with
+    /// another mark changes nothing, two in a row do.
     fn marks(&mut self, socket: &Socket, transmit: &Transmit<'_>) -> bool {
         let wanted = transmit.ecn.map_or(0, |ecn| ecn as u8);
         if wanted == self.mark {

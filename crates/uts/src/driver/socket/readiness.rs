@@ -45,12 +45,12 @@ mod imp {
             Ok(Readiness { socket, host, watched: None, unwatched: None, full: None })
         }
 
-        /// What a thread waits for in the kernel.
+        /// Descriptor that a thread waits for in the kernel.
         pub fn fd(&self) -> BorrowedFd<'_> {
             self.socket.as_fd()
         }
 
-        /// Whether calls block until they have something.
+        /// Has calls block until they have something, or end at once.
         pub fn set_blocking(&self, blocks: bool) -> io::Result<()> {
             self.socket.set_nonblocking(!blocks)
         }
@@ -81,7 +81,7 @@ mod imp {
             self.socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
 
-        /// Whether the runtime watches; else no task is woken.
+        /// True if the runtime watches; else no task is woken.
         pub fn is_watched(&self) -> bool {
             self.watched.is_some()
         }

@@ -1,4 +1,4 @@
-//! Whether to have the kernel poll the network interface while a thread waits for what arrives
+//! Decision to have the kernel poll the network interface while a thread waits for what arrives
 //! (busy polling).
 //!
 //! Some processor takes packets from the interface, joins them and puts them into the socket's
@@ -11,7 +11,7 @@
 use core::time::Duration;
 use uts_functions::Time;
 
-/// How long a trial lasts: some dozens of batches at 2.6 Gbit/s, below which nothing streams.
+/// Duration of a trial: some dozens of batches at 2.6 Gbit/s, below which nothing streams.
 const TRIAL: Duration = Duration::from_millis(4);
 
 /// Which trials of a comparison poll. Neither way gains by a rate that grows steadily meanwhile, as
@@ -21,24 +21,24 @@ const TRIALS: [bool; 8] = [false, true, true, false, false, true, true, false];
 /// Trials of either way.
 const OF_EACH: usize = TRIALS.len() / 2;
 
-/// What polling has to bring: a sixteenth more.
+/// Gain that polling has to bring: a sixteenth more.
 const GAIN: (u64, u64) = (17, 16);
 
-/// How long polling goes on before it is compared again.
+/// Time for which polling goes on before it is compared again.
 const POLLS: Duration = Duration::from_secs(1);
 
-/// How long polling is not tried after it has lost a comparison: this long after the first, and
-/// twice as long after each other.
+/// Time for which polling is not tried after it has lost a comparison: the least after the first,
+/// and twice as long after each other, up to the most.
 const RESTS_MIN: Duration = Duration::from_millis(32);
 const RESTS_MAX: Duration = Duration::from_secs(16);
 
-/// What was found of late.
+/// Stage of the comparison of both ways, and what it has shown of late.
 #[derive(Debug)]
 pub(super) struct BusyPolling {
     stage: Stage,
-    /// How long to rest after the next comparison that is lost.
+    /// Time to rest after the next comparison that is lost.
     rests: Duration,
-    /// What has arrived since the trial began, in bytes.
+    /// Bytes that have arrived since the trial began.
     bytes: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct BusyPolling {
 enum Stage {
     /// The system does not let this process poll.
     Never,
-    /// What was found holds until then.
+    /// The finding holds until then.
     Settled { polls: bool, until: Time },
     /// The trial, since when, and what each so far has brought, in bytes a second: without polling,
     /// and with it.
@@ -59,7 +59,7 @@ impl BusyPolling {
         BusyPolling { stage: Stage::Settled { polls: false, until: now }, rests: RESTS_MIN, bytes: 0 }
     }
 
-    /// What was found holds for ever.
+    /// The finding holds for ever.
     #[cfg(test)]
     pub fn set(polls: bool) -> Self {
         let stage = Stage::Settled { polls, until: Time::NEVER };
@@ -76,8 +76,8 @@ impl BusyPolling {
         self.stage = Stage::Never;
     }
 
-    /// Whether to poll during the wait that comes now; `streams` = data streams in. To be asked
-    /// before each.
+    /// True if the kernel is to poll during the wait that comes now; `streams` = data streams in.
+    /// To be asked before each wait.
     pub fn polls(&mut self, now: Time, streams: bool) -> bool {
         match &mut self.stage {
             Stage::Never => false,
@@ -122,7 +122,7 @@ impl BusyPolling {
     }
 }
 
-/// What trials bring, but for the best and the worst: a processor that is taken away for a
+/// Sum of the rates of trials, but for the best and the worst: a processor that is taken away for a
 /// millisecond is to decide nothing, nor is what comes at once when it is back.
 fn usual(rates: &mut [u64]) -> u64 {
     rates.sort_unstable();
@@ -133,7 +133,7 @@ fn usual(rates: &mut [u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What share of the time is spent polling, in thousandths, where a stream brings so many bytes
+    /// Share of the time that is spent polling, in thousandths, where a stream brings so many bytes
     /// a millisecond by either way.
     fn share(lasts: Duration, rate: impl Fn(Time, bool) -> u64) -> u64 {
         let (mut now, mut polling) = (Time::ZERO, BusyPolling::new(Time::ZERO));
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// What is tried is paid for in the first second, too.
+    /// Trials are worth their price in the first second, too.
     #[test]
     fn trying_takes_little_from_the_start() {
         assert!(share(Duration::from_secs(1), |_, _| 1_000_000) < 90);
@@ -191,7 +191,7 @@ mod tests {
         assert!(share(Duration::from_millis(100), grows) < 340);
     }
 
-    /// What has changed is found within a second: with the path, or who else is there.
+    /// A change is found within a second: of the path, or of its other users.
     #[test]
     fn it_ends_when_it_brings_nothing_any_more() {
         let half = Time::ZERO + MINUTE / 2;

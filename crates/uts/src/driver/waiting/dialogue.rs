@@ -1,6 +1,6 @@
-//! Whether the applications of an endpoint are in the middle of requests and responses.
+//! State of the applications of an endpoint: in the middle of requests and responses, or not.
 
-/// What applications were told and have written.
+/// Record of what applications were told and have written.
 #[derive(Debug, Default)]
 pub(crate) struct Dialogue {
     /// Somebody was told of data since the last exchange.
@@ -23,7 +23,7 @@ impl Dialogue {
         self.has_response |= self.has_heard;
     }
 
-    /// Whether applications have heard something and said something since this was last so: the
+    /// True if applications have heard something and said something since this was last so: the
     /// peer's response is to come.
     pub fn take_exchange(&mut self) -> bool {
         let is_exchange = self.has_heard && self.has_said;
@@ -33,12 +33,12 @@ impl Dialogue {
         is_exchange
     }
 
-    /// Whether an application has written and heard nothing since.
+    /// True if an application has written and heard nothing since.
     pub fn awaits_response(&self) -> bool {
         self.has_said
     }
 
-    /// Whether a response of this end is to leave, or has left, since this was last asked.
+    /// True if a response of this end is to leave, or has left, since this was last asked.
     pub fn take_response(&mut self) -> bool {
         core::mem::take(&mut self.has_response)
     }

@@ -1,4 +1,4 @@
-//! How an endpoint waits for what arrives.
+//! Decision of an endpoint on how to wait for what arrives.
 //!
 //! An endpoint that has nothing to do may look at its socket again and again (spinning), sleep
 //! until something arrives, sleep by the clock through what arrives (interrupt moderation), or have
@@ -34,19 +34,20 @@ const LOOKS_ASKED_FOR: usize = 48;
 /// as much.
 const LOOKS_THAT_PAY: usize = 24;
 
-/// What a blocking call brings within this had arrived before the call, and more may have.
+/// Time within which a blocking call ends if its datagrams arrived before it. More may have arrived
+/// then.
 const AT_ONCE: Duration = Duration::from_micros(2);
 
-/// How to wait.
+/// Way to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// Not at all: something is due.
     Not,
     /// Look so often for what arrives.
     Spin {
-        /// How often.
+        /// Number of looks.
         looks: usize,
-        /// What the spin is for.
+        /// Purpose of the spin.
         why: Why,
     },
     /// Sleep until then, whatever arrives.
@@ -69,7 +70,7 @@ pub(super) enum Why {
     Stream,
 }
 
-/// Who sleeps while nothing is to be done.
+/// Kind of task or thread that sleeps while nothing is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleeper {
     /// A task. The runtime's reactor and a timer wake it.
@@ -80,20 +81,19 @@ pub(super) enum Sleeper {
     SharedThread,
 }
 
-/// What the decision how to wait depends on, beside what has happened before.
+/// Situation that decides on the way to wait, beside what has happened before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     /// The time.
     pub now: Time,
     /// When something is due.
     pub until: Time,
-    /// Who sleeps.
     pub sleeper: Sleeper,
     /// Tasks of the application were just woken: they have their turn before any look.
     pub has_woken: bool,
 }
 
-/// What has happened at an endpoint, as far as it matters for how to wait.
+/// Record of an endpoint's past, as far as it matters for the way to wait.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// For how long after anything happens the application has asked for spinning.
@@ -149,7 +149,7 @@ impl Waiting {
         self.busy_polling.give_up();
     }
 
-    /// How to wait, where there is nothing to do before `until`. To be asked before each wait.
+    /// Way to wait, where there is nothing to do before `until`. To be asked before each wait.
     pub fn next(&mut self, situation: Situation, dialogue: &mut Dialogue) -> Wait {
         let Situation { now, until, sleeper, has_woken } = situation;
         if until <= now {
@@ -175,13 +175,13 @@ impl Waiting {
         self.receive_timeout.within(most)
     }
 
-    /// Whether more may have arrived than a blocking call has brought, which began and ended then.
+    /// True if more may have arrived than was brought by a blocking call that began and ended then.
     /// A response comes alone.
     pub fn may_be_more(began: Time, ended: Time, is_response: bool) -> bool {
         !is_response && ended.since(began) < AT_ONCE
     }
 
-    /// How to sleep.
+    /// Way to sleep.
     fn sleep(&mut self, situation: Situation, dialogue: &Dialogue) -> Wait {
         let Situation { now, until, sleeper, .. } = situation;
         if sleeper == Sleeper::SharedThread {
@@ -228,7 +228,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// What happens, or is asked, at a time.
+    /// Event or question, at a time.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// So many bytes arrive.

@@ -1,4 +1,4 @@
-//! Whether to sleep through arrivals, as network interfaces do that moderate interrupts.
+//! Decision to sleep through arrivals, as network interfaces do that moderate interrupts.
 //!
 //! Where data streams in at some Gbit/s, an endpoint that sleeps until something arrives is woken
 //! for each batch, on one host by the sender: some microseconds of a processor that is busy
@@ -11,21 +11,21 @@ use uts_functions::Time;
 /// The rate is taken anew after this.
 const PERIOD: Duration = Duration::from_micros(100);
 
-/// How long a nap lasts: no longer than an interface that moderates its interrupts holds packets
-/// back. At 10 Gbit/s 250 KB arrive meanwhile.
+/// Duration of a nap: no longer than an interface that moderates its interrupts holds packets back.
+/// At 10 Gbit/s 250 KB arrive meanwhile.
 const NAP: Duration = Duration::from_micros(200);
 
 /// The share of the socket's buffer that may fill during a nap. Packets take up to twice their
 /// bytes there.
 const SHARE: usize = 8;
 
-/// What has to arrive in a period for naps to be worth it: 2.6 Gbit/s.
+/// Bytes that have to arrive in a period for naps to be worth it: 2.6 Gbit/s.
 const BYTES_MIN: usize = 32 << 10;
 
 /// The rate at which data arrives.
 #[derive(Debug)]
 pub(super) struct Moderation {
-    /// What may arrive during a nap.
+    /// Bytes that may arrive during a nap.
     room_bytes: usize,
     since: Time,
     bytes: usize,
@@ -50,7 +50,7 @@ impl Moderation {
         self.bytes += bytes;
     }
 
-    /// Whether data streamed in of late at a rate at which naps pay.
+    /// True if data streamed in of late at a rate at which naps pay.
     pub fn streams(&self) -> bool {
         self.streams
     }
@@ -73,8 +73,8 @@ impl Moderation {
 mod tests {
     use super::*;
 
-    /// Whether each sleep is a nap, where so many bytes come before it, and so many microseconds
-    /// after the last.
+    /// True for each sleep that is a nap, where so many bytes come before it, and so many
+    /// microseconds after the last.
     fn naps(sleeps: &[(usize, u64)]) -> Vec<bool> {
         naps_with(8 << 20, sleeps)
     }
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(naps(&[(60_000, 1_000), (0, 1_000), (60_000, 1_000_000)]), [false; 3]);
     }
 
-    /// What the buffer would not hold is taken at once.
+    /// Data that the buffer would not hold is taken at once.
     #[test]
     fn an_endpoint_with_little_room_is_woken() {
         let stream = [(60_000, 100), (60_000, 100)];
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(naps_with(425_984, &stream), [false; 2]);
     }
 
-    /// What a single batch brings is no stream: the rate is of a while.
+    /// A single batch is no stream: the rate is of a while.
     #[test]
     fn sleeps_are_short_while_the_rate_is_taken() {
         assert_eq!(naps(&[(60_000, 10), (1_000, 10), (1_000, 10)]), [false; 3]);

@@ -27,7 +27,7 @@ impl ReceiveTimeout {
         ReceiveTimeout { tick: tick.max(Duration::from_nanos(1)), present: None }
     }
 
-    /// Whether a call may block that has to end within `most`.
+    /// True if a call may block that has to end within `most`.
     pub fn is_possible(&self, most: Duration) -> bool {
         self.longest(most).is_some()
     }

@@ -1,4 +1,4 @@
-//! Whether to look for more before sleeping.
+//! Decision to look for more before sleeping.
 //!
 //! A sleeper has to be woken. That costs the sender of what arrives as much as the receiver: some
 //! microseconds each, more than to take in a packet. Where data streams in, the next batch is there
@@ -24,7 +24,7 @@ const UNLOOKED_MAX_FOR_RESPONSES: u32 = 4095;
 /// Rounds of looks for a response: some 50 us in all.
 const ROUNDS_FOR_RESPONSE: u32 = 5;
 
-/// How looks went, and what is going on.
+/// Record of looks: how they went, and the present one.
 #[derive(Debug, Default)]
 pub(super) struct Spinning {
     for_streams: Habit,
@@ -36,7 +36,7 @@ pub(super) struct Spinning {
     is_for_response: bool,
 }
 
-/// What became of the last looks of a kind.
+/// Success of the last looks of a kind.
 #[derive(Debug, Default)]
 struct Habit {
     /// Sleeps without a look after the next that is in vain: half of what they will be then.
@@ -51,7 +51,7 @@ impl Spinning {
         self.has_arrived = true;
     }
 
-    /// Whether to look for another round, now that there is nothing to do but to sleep.
+    /// True if another round of looks is worth it, now that there is nothing to do but to sleep.
     /// `is_response_due` = applications have heard something and said something since this was last
     /// so. `would_nap` = nobody would have to wake a sleeper now.
     pub fn is_worth_it(&mut self, is_response_due: bool, would_nap: bool) -> bool {
@@ -67,7 +67,7 @@ impl Spinning {
         self.rounds > 0
     }
 
-    /// What the present look is for.
+    /// Purpose of the present look.
     pub fn why(&self) -> Why {
         if self.is_for_response { Why::Response } else { Why::Stream }
     }

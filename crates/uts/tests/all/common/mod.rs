@@ -1,4 +1,4 @@
-//! What the tests over real sockets share.
+//! Parts that the tests over real sockets share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 #[cfg(unix)]
@@ -49,7 +49,7 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a future gives without waiting.
+/// Output that a future gives without waiting.
 pub fn futures_now<F: Future>(future: F) -> Option<F::Output> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {

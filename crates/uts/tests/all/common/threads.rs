@@ -1,4 +1,4 @@
-//! What the tests of `uts::blocking` share.
+//! Parts that the tests of `uts::blocking` share.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -67,7 +67,7 @@ impl Cargo<'_, '_> {
     }
 }
 
-/// What holds for all messages of a call.
+/// Terms for all messages of a call.
 pub(in crate::connection) struct How {
     pub flow: u32,
     pub offsets: bool,
@@ -82,16 +82,16 @@ pub(in crate::connection) struct How {
     pub is_next: bool,
     /// Messages of one length may go in a frame together.
     pub together: bool,
-    /// What this packet would hold without anything else.
+    /// Bytes that this packet would hold without anything else.
     pub room_of_all: usize,
-    /// What the longest packet would.
+    /// Bytes that the longest packet would hold without anything else.
     pub room_of_full: usize,
 }
 
-/// What a room was filled with.
+/// Outcome of filling a room with messages.
 #[derive(Default)]
 pub(in crate::connection) struct Filled {
-    /// What became of the last attempt; `None` if what comes next is anything else.
+    /// Outcome of the last attempt; `None` if what comes next is anything else.
     pub written: Option<Written>,
     pub messages: usize,
     /// See [`Shape::is_open`].
@@ -247,7 +247,7 @@ fn fill_ample(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter
     }
 }
 
-/// Those of one length that stand together in memory: they go in one frame (packets.md P-34,
+/// Messages of one length that stand together in memory: they go in one frame (packets.md P-34,
 /// segmentation.md R-14). Says how many.
 #[inline(always)]
 fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
@@ -268,7 +268,7 @@ fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWri
     if messages.send_even(count, put) { count } else { 0 }
 }
 
-/// Those that have a frame each, up to what may stand together. Says how many.
+/// Messages that have a frame each, up to what may stand together. Says how many.
 #[inline(always)]
 fn fill_row(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
     const AROUND_BYTES: usize = DataWriter::ROW_HEAD_MAX_BYTES;

@@ -19,11 +19,11 @@ use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_wire::frame::Frame;
 
-/// What flows have to send. The flows have it.
+/// Part that sends the data of flows. The flows hold it.
 #[derive(Debug)]
 pub(crate) struct Data;
 
-/// What became of an attempt to write a data frame.
+/// Outcome of an attempt to write a data frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum Written {
     /// There was no room.
@@ -132,7 +132,7 @@ impl Part for Data {
         }
     }
 
-    /// What is most likely what the peer waits for is sent again, if anything is.
+    /// Sends again the data that the peer most likely waits for, if its flow repeats any.
     fn probe(&mut self, token: &Token, ways: &mut Ways) {
         if let Token::Data { flow, range } = token
             && ways.repeats(*flow)
