@@ -7,14 +7,25 @@ use uts_functions::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: imp::Instant,
+    /// The begin of a network in virtual time, by whose clock this one goes.
+    #[cfg(test)]
+    simulated: Option<tokio::time::Instant>,
 }
 
 impl Clock {
     pub fn start() -> Self {
-        Clock { origin: imp::now() }
+        Clock {
+            origin: imp::now(),
+            #[cfg(test)]
+            simulated: crate::driver::simulated::Network::current().map(|_| tokio::time::Instant::now()),
+        }
     }
 
     pub fn now(&self) -> Time {
+        #[cfg(test)]
+        if let Some(begin) = self.simulated {
+            return Time::ZERO + begin.elapsed();
+        }
         Time::from_nanos(imp::nanos_since(self.origin))
     }
 }

@@ -49,6 +49,7 @@ mod attempts;
 mod authorized_keys;
 #[cfg(unix)]
 pub mod blocking;
+pub mod call;
 mod clock;
 mod connection;
 pub mod descriptor;
@@ -76,7 +77,7 @@ pub use connection::{Connection, Events, PropertyError};
 pub use driver::ConnectionEvent;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
 pub use fingerprint::{Fingerprint, FingerprintError};
-pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, WriteError};
+pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, Stopped, WriteError};
 pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};

@@ -22,6 +22,7 @@ macro_rules! examples {
 examples! {
     blocking: "../examples/blocking.rs",
     by_name: "../examples/by_name.rs",
+    calls: "../examples/calls.rs",
     echo: "../examples/echo.rs",
     explain: "../examples/explain.rs",
     live: "../examples/live.rs",
@@ -57,6 +58,28 @@ async fn services_are_told_apart_by_their_names() {
         assert_eq!(ask("upper", "hello").await.expect("answered"), "HELLO");
         let error = ask("lower", "hello").await.expect_err("no such service");
         assert!(error.to_string().contains("it has no service `lower`"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_keep_texts_and_tell_what_fails() {
+    within(async {
+        let listener = echo::listen("127.0.0.1:0").expect("listening");
+        let (target, key) = (listener.local_addr().to_string(), listener.fingerprint().to_string());
+        tokio::spawn(async move { calls::serve(&listener).await });
+        let client = calls::Client::new(&target, &key).expect("a fingerprint");
+        assert_eq!(client.put("colour", "blue").await.expect("kept"), None);
+        assert_eq!(client.put("colour", "red").await.expect("kept").as_deref(), Some("blue"));
+        for n in 0..200 {
+            client.put(&format!("{n:03}"), "a number").await.expect("kept");
+        }
+        assert_eq!(client.get("colour").await.expect("found"), "red");
+        let names = client.list().await.expect("all");
+        assert_eq!((names.len(), names[7].as_str(), names[200].as_str()), (201, "007", "colour"));
+        let error = client.get("shape").await.expect_err("none");
+        let uts::call::CallErrorKind::Failed { code, text } = error.kind() else { panic!("{error}") };
+        assert_eq!((*code, text.as_str()), (calls::NO_SUCH_NAME, "no text is named `shape`"));
     })
     .await;
 }

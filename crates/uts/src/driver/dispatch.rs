@@ -89,6 +89,8 @@ pub(crate) struct FlowState {
     pub writer: Option<Waker>,
     /// Task that waits for an expedited message.
     pub expedited: Option<Waker>,
+    /// A task that waits for the peer to want no more.
+    pub stop_watcher: Option<Waker>,
     /// All that was written, and its end, has been acknowledged or given up.
     pub is_finished: bool,
     pub stopped: Option<u64>,
@@ -172,6 +174,7 @@ impl ConnectionState {
             woken.extend(flow.reader.take());
             woken.extend(flow.writer.take());
             woken.extend(flow.expedited.take());
+            woken.extend(flow.stop_watcher.take());
         }
         // Later subscribers are told of the end by `subscribe`.
         for subscriber in self.subscribers.drain(..) {
@@ -202,18 +205,21 @@ impl ConnectionState {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.is_finished = true;
                     woken.extend(flow.writer.take());
+                    woken.extend(flow.stop_watcher.take());
                 }
             }
             Event::Stopped(id, code) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stopped = Some(code);
                     woken.extend(flow.writer.take());
+                    woken.extend(flow.stop_watcher.take());
                 }
             }
             Event::Refused(id, why) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.refused = Some(why);
                     woken.extend(flow.writer.take());
+                    woken.extend(flow.stop_watcher.take());
                 }
             }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),

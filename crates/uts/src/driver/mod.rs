@@ -8,7 +8,7 @@
 //! * a turn and its steps: [`turn`], [`schedule`], [`outgoing`], [`dispatch`];
 //! * what takes turns: [`task`], or `thread`; which of them: [`host`];
 //! * how to wait between turns: [`waiting`], [`timer`];
-//! * the UDP socket: [`socket`].
+//! * the UDP socket: [`socket`]; in tests, a network in virtual time: `simulated`.
 
 mod dispatch;
 mod host;
@@ -16,6 +16,8 @@ mod outgoing;
 mod per_key;
 mod recording;
 mod schedule;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod socket;
 mod task;
 #[cfg(test)]
@@ -247,6 +249,10 @@ impl Shared {
         config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
+        #[cfg(test)]
+        if let Some(network) = simulated::Network::current() {
+            return network.start(host, addr, peer, config);
+        }
         let (shared, driver) = Self::bind(host, addr, peer, config, spin)?;
         host.start(driver)?;
         Ok(shared)
@@ -263,6 +269,9 @@ impl Shared {
         configs: Vec<EndpointConfig>,
         spin: Duration,
     ) -> io::Result<Vec<Arc<Self>>> {
+        if configs.len() == 1 {
+            return configs.into_iter().map(|config| Self::start(host, addr, None, config, spin)).collect();
+        }
         let sockets = Socket::bind_workers(addr, configs.len(), host)?;
         let accept = Arc::<Notify>::default();
         let (mut workers, mut drivers) = (Vec::new(), Vec::new());
@@ -271,11 +280,9 @@ impl Shared {
             workers.push(shared);
             drivers.push(driver);
         }
-        if workers.len() > 1 {
-            let all: Vec<_> = workers.iter().map(Arc::downgrade).collect();
-            for (index, worker) in workers.iter().enumerate() {
-                let _ = worker.crew.set(Crew { index, workers: all.clone() });
-            }
+        let all: Vec<_> = workers.iter().map(Arc::downgrade).collect();
+        for (index, worker) in workers.iter().enumerate() {
+            let _ = worker.crew.set(Crew { index, workers: all.clone() });
         }
         drivers.into_iter().try_for_each(|driver| host.start(driver))?;
         Ok(workers)
@@ -311,20 +318,35 @@ impl Shared {
         socket: Socket,
         peer: Option<SocketAddr>,
         accept: Arc<Notify>,
-        mut config: EndpointConfig,
+        config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
-        let local_addr = socket.local_addr()?;
+        let (local_addr, segments_max) = (socket.local_addr()?, socket.segments_max());
+        let shared = Self::assemble(host, local_addr, segments_max, peer, accept, config, spin)?;
+        let driver = Driver::new(shared.clone(), socket);
+        Ok((shared, driver))
+    }
+
+    /// Makes an endpoint at an address.
+    fn assemble(
+        host: Host,
+        local_addr: SocketAddr,
+        segments_max: usize,
+        peer: Option<SocketAddr>,
+        accept: Arc<Notify>,
+        mut config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<Arc<Self>> {
         config.secret = crate::instance::secret(&config.secret, local_addr);
         let is_listening = config.server.is_some();
         let mut engine = Endpoint::new(config, random_bytes()?);
         if let Some(address) = said(local_addr) {
             engine.is_at(address);
         }
-        let shared = Arc::new(Shared {
+        Ok(Arc::new(Shared {
             local_addr: Mutex::new(local_addr),
             peer,
-            segments_max: socket.segments_max(),
+            segments_max,
             clock: host.clock(),
             host,
             spin,
@@ -352,9 +374,7 @@ impl Shared {
                 dialogue: Dialogue::default(),
                 recording: None,
             }),
-        });
-        let driver = Driver::new(shared.clone(), socket);
-        Ok((shared, driver))
+        }))
     }
 
     /// Logs connections that begin from now on as qlog, each to a file in a directory.

@@ -281,7 +281,7 @@ impl Stray {
 
 impl Inner {
     /// All that is due has been sent, unless something was changed since it was fetched.
-    fn on_sent_all(&mut self, shared: &Shared) {
+    pub(super) fn on_sent_all(&mut self, shared: &Shared) {
         if !self.kicked && self.sent != self.changes {
             self.sent = self.changes;
             if self.flush_waiters > 0 {

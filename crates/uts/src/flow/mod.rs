@@ -8,11 +8,13 @@ mod error;
 mod expedited;
 mod recv;
 mod send;
+mod stopped;
 
 pub use error::{ReadError, WriteError};
 pub use expedited::ExpeditedFlow;
 pub use recv::{Chunk, RecvFlow};
 pub use send::SendFlow;
+pub use stopped::Stopped;
 
 use crate::connection::Connection;
 use crate::driver::Inner;

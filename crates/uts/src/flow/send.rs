@@ -1,11 +1,11 @@
 //! The half of a flow that is written.
 
-use super::{WriteError, drop_half, keep};
+use super::{Stopped, WriteError, drop_half, keep};
 use crate::connection::Connection;
 use crate::driver::{FlowState, Inner};
 use bytes::Bytes;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -51,7 +51,7 @@ impl SendFlow {
     /// [`WriteError`].
     pub async fn write_bytes(&mut self, mut data: Bytes) -> Result<(), WriteError> {
         while !data.is_empty() {
-            let taken = poll_fn(|cx| self.poll_write_bytes(cx, &data)).await?;
+            let taken = poll_fn(|cx| self.poll_write_bytes(cx, &data, false)).await?;
             let _ = data.split_to(taken.min(data.len()));
         }
         Ok(())
@@ -243,6 +243,12 @@ impl SendFlow {
         .await
     }
 
+    /// Hears of the peer that it wants no more of this half, for those who do something else than
+    /// write meanwhile.
+    pub fn stopped(&self) -> Stopped {
+        Stopped::new(self.connection.clone(), self.id)
+    }
+
     /// Resets the flow behind what was written: the peer reads all of that, and then learns that
     /// more was to come. If the peer takes nothing of it for the idle time-out, or wants no more of
     /// the flow, the rest is given up. Where the profile sends no positions it is given up at once.
@@ -275,11 +281,25 @@ impl SendFlow {
         });
     }
 
-    fn poll_write_bytes(&mut self, cx: &mut Context<'_>, data: &Bytes) -> Poll<Result<usize, WriteError>> {
-        self.poll_send(cx, |inner, now, handle, id| {
+    /// Hands over what the flow takes of `data`, and says how much. If it takes all and `ends`, the
+    /// flow ends behind that, in the same step: the end rides in the last packet.
+    pub(crate) fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &Bytes,
+        ends: bool,
+    ) -> Poll<Result<usize, WriteError>> {
+        let (taken, has_ended) = ready!(self.poll_send(cx, |inner, now, handle, id| {
             let Some(connection) = inner.connection(handle) else { return Err(None) };
-            connection.write(now, id, data.clone()).map_err(Some)
-        })
+            let taken = connection.write(now, id, data.clone()).map_err(Some)?;
+            let has_ended = ends && taken >= data.len();
+            if has_ended {
+                connection.finish(id);
+            }
+            Ok((taken, has_ended))
+        }))?;
+        self.has_ended |= has_ended;
+        Poll::Ready(Ok(taken))
     }
 
     fn poll_send<R>(
@@ -345,7 +365,7 @@ impl SendFlow {
 }
 
 /// Why the peer takes no more of a flow.
-fn failure(flow: &FlowState) -> Option<WriteError> {
+pub(super) fn failure(flow: &FlowState) -> Option<WriteError> {
     let refused = flow.refused.clone().map(WriteError::Refused);
     refused.or(flow.stopped.map(WriteError::Stopped))
 }
@@ -364,7 +384,7 @@ impl AsyncWrite for SendFlow {
             return Poll::Ready(Ok(0));
         }
         let copy = Bytes::copy_from_slice(&data[..data.len().min(WRITE_BYTES_MAX)]);
-        self.poll_write_bytes(cx, &copy).map_err(io::Error::from)
+        self.poll_write_bytes(cx, &copy, false).map_err(io::Error::from)
     }
 
     /// Written data is sent without a flush.

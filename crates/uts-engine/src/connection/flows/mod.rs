@@ -87,6 +87,8 @@ pub(crate) struct Flows {
     pub is_rated: bool,
     /// New limits of flows wait for a packet that leaves anyway.
     has_riding: bool,
+    /// So does the number of flows that the peer may open.
+    limit_rides: bool,
     /// The flows of the peer together, and those of this end.
     pub incoming: Incoming,
     pub outgoing: Outgoing,
@@ -138,6 +140,7 @@ impl Flows {
             flow_template: None,
             is_rated: config.requirements.max_recv_rate.is_some(),
             has_riding: false,
+            limit_rides: false,
             config,
             spares,
         }
@@ -353,6 +356,10 @@ impl Flows {
         self.insert(id, DEFAULT_PRIORITY);
         self.peers_opened += 1;
         self.accepted.push_back(id);
+        // F-14: the bound that it knows is near, at the latest.
+        if self.limit_rides && self.accepted_max - self.peers_opened <= self.config.flows_max / 2 {
+            self.say_limit();
+        }
         Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
     }
 
@@ -455,6 +462,9 @@ impl Flows {
 
     /// A packet leaves anyway: limits that wait for one go with it.
     pub fn let_ride(&mut self) {
+        if self.limit_rides {
+            self.say_limit();
+        }
         if !core::mem::take(&mut self.has_riding) {
             return;
         }
@@ -588,9 +598,19 @@ impl Flows {
             let left = self.accepted_max.saturating_sub(self.peers_opened);
             if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
                 self.accepted_max = limit;
-                self.signals.insert(Signal::FlowLimit);
+                // F-14: a rate counts what is said (flow.md R-11).
+                self.limit_rides = !self.limit_rides && !self.is_rated && left > self.config.flows_max / 2;
+                if !self.limit_rides {
+                    self.say_limit();
+                }
             }
         }
+    }
+
+    /// The next packet says how many flows the peer may open.
+    fn say_limit(&mut self) {
+        self.limit_rides = false;
+        self.signals.insert(Signal::FlowLimit);
     }
 
     /// Gives back memory that nothing is in.
@@ -688,6 +708,7 @@ mod tests {
                     let flow = flows.get_mut(id).expect("open");
                     (flow.send.is_done, flow.receive.is_done) = (true, true);
                     flows.drop_if_done(id);
+                    flows.let_ride();
                     said += u32::from(flows.signals.remove(&Signal::FlowLimit));
                 }
             }
@@ -695,6 +716,46 @@ mod tests {
             assert!(open == stay && flows.accepted_max <= 5000 - stay + 100, "{open} of {stay}");
             let seldom = 5000 / ((100 - stay) / 6).max(1);
             assert!(said <= seldom, "{stay} stay open: said {said} times, {seldom} would do");
+        }
+    }
+
+    /// Flows that end one behind the other cost no packets of their own; the peer is told all the
+    /// same before it is at the bound that it knows.
+    #[test]
+    fn the_limit_waits_for_a_packet_but_not_for_long() {
+        for (flows_max, stay) in [(1, 0), (2, 0), (3, 1), (8, 0), (100, 0), (100, 40), (100, 60), (1000, 0)] {
+            let mut flows = Flows::new(Side::Client, config(flows_max), Stores::default());
+            let (mut known, mut alone) = (flows_max, 0);
+            for index in 0..5000 {
+                assert!(index < known, "{flows_max}, {stay}: stuck at {known}");
+                let id = 2 * index + 1;
+                assert!(flows.of_frame(id).is_ok(), "{flows_max}, {stay}: {index} is beyond the limit");
+                if index >= stay {
+                    let flow = flows.get_mut(id).expect("open");
+                    (flow.send.is_done, flow.receive.is_done) = (true, true);
+                    flows.drop_if_done(id);
+                }
+                // No packet leaves but for this.
+                if flows.signals.remove(&Signal::FlowLimit) {
+                    (known, alone) = (flows.accepted_max, alone + 1);
+                }
+            }
+            let free = flows_max - stay;
+            assert!(alone <= 5000 / (free / 4).max(1) + 1, "{flows_max}, {stay}: {alone}");
+            // Where packets leave all the time, none is about this.
+            let mut flows = Flows::new(Side::Client, config(flows_max), Stores::default());
+            let mut alone = 0;
+            for index in 0..5000 {
+                let id = 2 * index + 1;
+                assert!(flows.of_frame(id).is_ok());
+                let flow = flows.get_mut(id).expect("open");
+                (flow.send.is_done, flow.receive.is_done) = (true, true);
+                flows.drop_if_done(id);
+                alone += u32::from(flows.signals.remove(&Signal::FlowLimit));
+                flows.let_ride();
+                flows.signals.remove(&Signal::FlowLimit);
+            }
+            assert!(alone == 0 || flows_max <= 2, "{flows_max}: {alone}");
         }
     }
 

@@ -97,9 +97,6 @@ impl Socket {
     /// # Errors
     /// Those of the system. It cannot do that: only Linux can.
     pub fn bind_workers(addr: SocketAddr, workers: usize, host: Host) -> io::Result<Vec<Self>> {
-        if workers == 1 {
-            return Ok(vec![Self::bind(addr, None, host)?]);
-        }
         #[cfg(target_os = "linux")]
         return steering::bind(addr, workers)?
             .into_iter()
