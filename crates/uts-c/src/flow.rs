@@ -334,7 +334,7 @@ fn place(from: &[u8], room: &mut [MaybeUninit<u8>]) {
 }
 
 /// Receives what comes next, a message or bytes, without copying it. It is in memory of the
-/// library's until uts_release, or uts_close of the flow's context.
+/// library's until uts_release, also if the flow is closed before.
 ///
 /// bytes_max: most bytes, where there is no message.
 /// timeout_ms: how long to wait; 0 = not at all, -1 = for good.
@@ -363,12 +363,12 @@ pub unsafe extern "C" fn uts_recv_buffer(
                 received?.ok_or_else(Failure::end)?
             }
         };
-        out.set(lend(&common, chunk)?);
+        out.set(lend(chunk)?);
         Ok(())
     })
 }
 
-fn lend(common: &Common, chunk: Chunk) -> Result<uts_buffer> {
+fn lend(chunk: Chunk) -> Result<uts_buffer> {
     let (position, right, data, is_message) = match chunk {
         Chunk::Bytes(position, bytes) => (position, bytes.len(), bytes, 0),
         Chunk::Message(message) => (0, message.len(), message, 1),
@@ -383,7 +383,8 @@ fn lend(common: &Common, chunk: Chunk) -> Result<uts_buffer> {
         right_bytes: right,
         position,
         is_message,
-        owner: give(Common::of::<Lent>(common.context.clone()), Arc::new(Lent(data)))?,
+        // No context's: who reads it need not know of that one's end.
+        owner: give(Common::of::<Lent>(None), Arc::new(Lent(data)))?,
         ..uts_buffer::NONE
     })
 }

@@ -11,7 +11,6 @@ fn made() -> String {
     let config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).expect("settings");
     let bindings = cbindgen::Builder::new()
         .with_config(config)
-        .with_src(folder().join("src/lib.rs"))
         .with_crate(folder())
         .with_parse_deps(false)
         .generate()
@@ -74,6 +73,5 @@ pub fn functions() -> Vec<String> {
         })
         .collect();
     names.sort();
-    names.dedup();
     names
 }
