@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package c clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -88,6 +88,9 @@ doc: setup ## Build the documentation of all crates, private parts included, int
 
 package: setup ## Build a Debian package with manual, completions and units of systemd into target/package (needs cargo-deb)
 	@scripts/package
+
+c: setup ## Build the library for C and install it with uts.h and uts.pc under DESTDIR and PREFIX (/usr/local): docs/c.md
+	@scripts/c-library
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny

@@ -3,6 +3,7 @@
 use crate::driver::{ConnectionEvent, Inner, OwnSocket, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
+use crate::stats::Stats;
 use core::fmt;
 use core::time::Duration;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::{RequirementError, Requirements};
 use uts_engine::selector::Contradiction;
-use uts_engine::{CloseReason, ConnectionHandle, Direction, ExchangeError, FlowError, FlowOptions, Stats};
+use uts_engine::{CloseReason, ConnectionHandle, Direction, ExchangeError, FlowError, FlowOptions};
 use uts_functions::{PathFacts, Profile};
 use uts_units::printable;
 
@@ -265,9 +266,10 @@ impl Connection {
         self.inspect(|c| c.facts()).unwrap_or_else(|| self.last().1)
     }
 
-    /// Counts of the connection, up to now or to its end.
+    /// Figures of what the connection has done so far and of its path, or as they were when it
+    /// ended.
     pub fn stats(&self) -> Stats {
-        self.inspect(|c| c.stats()).unwrap_or_else(|| self.last().0)
+        self.inspect(Stats::of).unwrap_or_else(|| self.last().0)
     }
 
     fn last(&self) -> (Stats, PathFacts) {

@@ -65,6 +65,7 @@ pub mod race;
 mod roaming;
 mod services;
 mod ssh_keys;
+mod stats;
 mod tls;
 mod trace;
 mod trust;
@@ -83,6 +84,7 @@ pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
 pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
 pub use ssh_keys::SshPublicKey;
+pub use stats::Stats;
 pub use tls::KeyExchange;
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
 pub use trusted_file::{make_key_log, open_trusted};
@@ -93,7 +95,7 @@ pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
-    FlowOptions, MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
+    FlowOptions, MessageBatch, MessageOptions, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

@@ -4,12 +4,13 @@ use super::{Carrier, Flow};
 use crate::connection::PropertyError;
 use crate::driver::ConnectionEvent;
 use crate::fingerprint::Fingerprint;
+use crate::stats::Stats;
 use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use uts_engine::requirements::Requirements;
-use uts_engine::{CloseReason, Direction, ExchangeError, FlowError, FlowOptions, Stats};
+use uts_engine::{CloseReason, Direction, ExchangeError, FlowError, FlowOptions};
 use uts_functions::{PathFacts, Profile};
 
 /// A connection to one peer. Clones are handles of the same connection. When the last of them and
@@ -121,7 +122,8 @@ impl Connection {
         self.inner.facts()
     }
 
-    /// Counts of the connection, up to now or to its end.
+    /// Figures of what the connection has done so far and of its path, or as they were when it
+    /// ended.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }

@@ -4,6 +4,7 @@ use super::per_key::{self, Joined};
 use super::{Inner, Shared, gone};
 use crate::AuthorizedKeys;
 use crate::connection::peer_key;
+use crate::stats::Stats;
 use crate::trust::RefusedClient;
 use core::num::NonZeroUsize;
 use core::task::Waker;
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
+use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId};
 use uts_functions::{PathFacts, Time};
 use uts_units::printable;
 
@@ -267,7 +268,7 @@ impl Inner {
             }
             let Some(state) = self.connections.get_mut(&handle) else { continue };
             if let Some(connection) = self.engine.peek(handle).filter(|_| is_end) {
-                state.last = Some(Box::new((connection.stats(), connection.facts())));
+                state.last = Some(Box::new((Stats::of(connection), connection.facts())));
             }
             state.on_event(event, woken);
             // One that waits to be accepted may bring data although it has ended.
