@@ -34,12 +34,12 @@ Exit status: 0 done, 1 something failed, 2 the command line is wrong,
 130 interrupted, 141 done, but nobody read what was written."
 )]
 pub struct Args {
-    /// What to do.
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve files, tunnels, services and measurements
@@ -85,7 +85,7 @@ pub enum Command {
     Functions(FunctionsArgs),
     /// List, remove or add known servers and their keys
     Hosts {
-        /// What to do.
+        /// The command
         #[command(subcommand)]
         command: HostsCommand,
     },
@@ -100,11 +100,11 @@ pub enum Command {
     Manual(ManualArgs),
     /// Compare transports on emulated paths
     Lab {
-        /// What to do.
+        /// The command
         #[command(subcommand)]
         command: Box<uts_lab::program::Command>,
     },
-    /// What testbeds call this program for
+    /// Part of a testbed, which calls this program
     #[command(hide = true)]
     Router(uts_lab::program::RouterArguments),
 }
@@ -225,10 +225,10 @@ pub struct ServeArgs {
     /// computers
     #[arg(long)]
     pub classical: bool,
-    /// What is written about connections
+    /// Logs of connections
     #[command(flatten)]
     pub log: LogArgs,
-    /// How what is sent is to be carried
+    /// Requirements of what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print one JSON object a line on standard output (see docs/uts.md)
@@ -298,10 +298,10 @@ pub struct CpArgs {
     /// Set the modes of the sources, whatever the umask; at a server, if it allows this
     #[arg(short, long)]
     pub preserve_mode: bool,
-    /// How the server is known, and this end to it
+    /// Keys of the server and of this end
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// How what is sent is to be carried
+    /// Requirements of what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print one JSON object a line on standard output (see docs/uts.md)
@@ -368,7 +368,7 @@ pub struct ReachArgs {
     /// one that has answered; a number alone counts seconds [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = crate::given::patience)]
     pub patience: Option<Duration>,
-    /// What is written about connections
+    /// Logs of connections
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -387,7 +387,7 @@ pub struct LsArgs {
     /// List everything beneath it too
     #[arg(short, long)]
     pub recursive: bool,
-    /// How the server is known, and this end to it
+    /// Keys of the server and of this end
     #[command(flatten)]
     pub reach: ReachArgs,
     /// Print one JSON object a line
@@ -412,10 +412,10 @@ pub struct PipeArgs {
     /// Name of the service at the server
     #[arg(value_name = "SERVICE", default_value = "ssh")]
     pub service: String,
-    /// How the server is known, and this end to it
+    /// Keys of the server and of this end
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// How what is sent is to be carried
+    /// Requirements of what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print errors only, not what happens to the connection
@@ -476,7 +476,7 @@ impl WantedArgs {
     /// All as properties. Dictionaries are registered: what follows may name them.
     ///
     /// # Errors
-    /// What is not of the form `name=value`, or a dictionary that cannot be used, in words.
+    /// Text that is not of the form `name=value`, or a dictionary that cannot be used, in words.
     pub fn properties(&self) -> Result<Vec<(String, String)>, String> {
         let assignment = |text: &String, option: &str, prefix: &str| {
             let (name, value) =
@@ -528,7 +528,7 @@ pub fn profile(name: &str) -> Result<Vec<(String, String)>, String> {
   uts explain --diff tcp-tahoe tcp-reno
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=1% --why-not cubic")]
 pub struct ExplainArgs {
-    /// What is asked
+    /// Requirements
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print only where two named profiles, or the files of such, differ
@@ -584,7 +584,7 @@ pub struct PropertiesArgs {
     pub json: bool,
 }
 
-/// What to do with the servers whose keys are known.
+/// Commands on the servers whose keys are known.
 #[derive(Clone, Debug, Subcommand)]
 pub enum HostsCommand {
     /// Print each server with its key

@@ -24,12 +24,12 @@ const PART_OF_KEYS: usize = 8;
 /// Time between two looks at the file of keys for those that were taken out.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How connections are accepted.
+/// Settings by which connections are accepted.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Who this server is.
+    /// Key and certificate of this server.
     pub identity: Identity,
-    /// Which clients it lets in.
+    /// Clients that it lets in.
     pub client_auth: ClientAuth,
     /// Settings of connections.
     pub connection: ConnectionConfig,
@@ -50,7 +50,7 @@ pub struct ServerOptions {
     /// place of a connection of its own worker. More than one is for Linux, for [`Listener::bind`],
     /// and for a runtime of tokio with several threads.
     pub workers: usize,
-    /// How long to look for arrivals before sleeping: see
+    /// Time to look for arrivals before sleeping: see
     /// [`ConnectOptions::spin`](crate::ConnectOptions::spin).
     pub spin: Duration,
     /// Write what each connection does as qlog to a file in this directory, from the first packet
@@ -245,7 +245,7 @@ impl Listener {
     }
 
     /// Waits for the next connection, whose handshake is done. It may have ended again already.
-    /// What it brought is there to be read. `None` once the listener is closed. Nothing is lost if
+    /// Data that it brought is there to be read. `None` once the listener is closed. Nothing is lost if
     /// the wait is given up. Several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
         loop {
@@ -276,7 +276,7 @@ impl Listener {
         self.workers[0].local_addr()
     }
 
-    /// What clients know this server by.
+    /// Fingerprint of the server's key, by which clients know it.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }

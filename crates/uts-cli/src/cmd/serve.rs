@@ -51,7 +51,7 @@ use uts_ledger::{Ledger, Payer};
 use uts_units::show;
 use watch::Watch;
 
-/// How long a server that ends waits for its clients to be told. With the rest of its work it ends
+/// Time that a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
@@ -424,7 +424,7 @@ async fn look(args: &ServeArgs) -> Result<Inventory, Failure> {
     found.map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// What is given whom, as is said at first.
+/// First lines: services, and the clients that may use them.
 fn served(
     args: &ServeArgs,
     listening_at: SocketAddr,

@@ -60,7 +60,7 @@ impl Door {
         }
     }
 
-    /// What is held at this port.
+    /// Counts of what is held at this port, by all its workers.
     pub fn counts(&self) -> MutexGuard<'_, Counts> {
         self.worker.counts()
     }

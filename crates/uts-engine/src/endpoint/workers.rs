@@ -55,7 +55,7 @@ impl Worker {
         self.of
     }
 
-    /// What all workers hold together.
+    /// Counts that all workers share.
     pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ impl Worker {
     }
 }
 
-/// What clients hold at a port, and what was begun from it.
+/// Counts of connections that clients hold at a port, and of those that were begun from it.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Counts of what is held from each address.

@@ -86,7 +86,7 @@ struct Crew {
     workers: Vec<Weak<Shared>>,
 }
 
-/// What the task and the handles share.
+/// State that the task and the handles share.
 pub(crate) struct Inner {
     pub engine: Endpoint,
     /// Boxed: the nodes of the tree are often half empty.
@@ -395,7 +395,7 @@ impl Shared {
         *self.local_addr.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody holds the endpoint, and it works.
+    /// True if anybody holds the endpoint, and it works.
     pub fn is_held(&self) -> bool {
         let inner = self.lock();
         inner.users > 0 && inner.stopped.is_none()
@@ -488,7 +488,7 @@ impl Shared {
         });
     }
 
-    /// What happens on a connection from now on, and what happened before anybody asked.
+    /// Events of a connection, from now on and those before anybody asked.
     pub fn subscribe(&self, handle: ConnectionHandle) -> UnboundedReceiver<ConnectionEvent> {
         self.act(|inner, _| inner.connections.entry(handle).or_default().subscribe())
     }

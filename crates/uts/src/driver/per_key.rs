@@ -1,4 +1,4 @@
-//! How many connections each client's key has at a server, so that no client takes them all.
+//! Number of connections that each client's key has at a server, so that no client takes them all.
 //!
 //! A client that was killed leaves connections behind, which would keep it out until their idle
 //! time-out. Where a key has as many as it may, all of them at this worker are asked whether their
@@ -61,7 +61,7 @@ impl PerKey {
         self.max = self.max.map(|_| max);
     }
 
-    /// Whether anything is counted.
+    /// True if there is a limit, and connections are counted.
     pub fn is_bounded(&self) -> bool {
         self.max.is_some()
     }

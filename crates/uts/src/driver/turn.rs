@@ -14,8 +14,8 @@ use std::sync::{Arc, MutexGuard, Weak};
 use uts_engine::{Ecn, worker_of};
 use uts_functions::Time;
 
-/// What is sent before looking for what has arrived: batches of many connections are small, those
-/// of one hold 64 KiB.
+/// Batches and bytes that are sent before looking for arrivals: batches of many connections are
+/// small, those of one hold 64 KiB.
 const BATCHES_PER_TURN: usize = 64;
 const BYTES_PER_TURN: usize = 1 << 20;
 
@@ -35,7 +35,7 @@ pub(super) struct Driver {
     pub(super) waiting: Waiting,
 }
 
-/// What became of what was to be sent.
+/// Result of sending what was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// All has left.
@@ -225,7 +225,7 @@ pub(super) struct Intake<'a> {
     /// The lock, and when the first was taken in.
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
     bytes: usize,
-    /// What is for other workers at this port.
+    /// Datagrams for other workers at this port.
     strays: Vec<Stray>,
 }
 
