@@ -245,8 +245,8 @@ impl Listener {
     }
 
     /// Waits for the next connection, whose handshake is done. It may have ended again already.
-    /// Data that it brought is there to be read. `None` once the listener is closed. Nothing is lost if
-    /// the wait is given up. Several tasks may wait.
+    /// Data that it brought is there to be read. `None` once the listener is closed. Nothing is
+    /// lost if the wait is given up. Several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
         loop {
             // They share it.
