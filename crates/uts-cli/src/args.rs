@@ -98,15 +98,17 @@ pub enum Command {
     /// Write the pages of the manual into a directory
     #[command(hide = true)]
     Manual(ManualArgs),
-    /// Compare transports on emulated paths
-    Lab {
-        /// The command
-        #[command(subcommand)]
-        command: Box<uts_lab::program::Command>,
-    },
-    /// Part of a testbed, which calls this program
-    #[command(hide = true)]
-    Router(uts_lab::program::RouterArguments),
+    /// Compare transports on emulated paths, by the program uts-lab
+    #[command(disable_help_flag = true)]
+    Lab(LabArgs),
+}
+
+/// Words for another program.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LabArgs {
+    /// Words for uts-lab: `uts lab --help` is `uts-lab --help`
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<std::ffi::OsString>,
 }
 
 impl Command {
@@ -681,10 +683,7 @@ mod tests {
         let command = Args::command();
         let mut known = std::collections::BTreeMap::new();
         let plain = |name: &str| name.replace(|c: char| !c.is_ascii_alphabetic(), "").to_ascii_lowercase();
-        // Those of the laboratory are of another program as well, which has its own tests.
-        for command in
-            command.get_subcommands().filter(|command| !["lab", "router"].contains(&command.get_name()))
-        {
+        for command in command.get_subcommands() {
             let groups = command.get_subcommands().chain([command]);
             for argument in groups.flat_map(clap::Command::get_arguments) {
                 let Some(long) = argument.get_long().filter(|long| !["help", "version"].contains(long))

@@ -32,7 +32,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
 use uts_end::{output, signals};
-use uts_lab::program::{self, Called};
 use uts_ledger::Budget;
 
 /// Time that the end of the program waits for what still writes to a disk.
@@ -46,14 +45,7 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    // The laboratory makes its own threads. A testbed must enter its namespaces before there are
-    // any threads.
-    let called = Called { name: "uts lab", prefix: &["lab"] };
-    let command = match args.command {
-        Command::Lab { command } => return program::run(*command, called),
-        Command::Router(arguments) => return program::run(program::Command::Router(arguments), called),
-        command => command,
-    };
+    let command = args.command;
     match carry_out(&command) {
         Ok(()) => output::status(0),
         Err(failure) => {
@@ -130,7 +122,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
             Command::Completions(completions) => cmd::manual::completions(completions),
             Command::Manual(manual) => cmd::manual::pages(manual),
-            Command::Lab { .. } | Command::Router(_) => Ok(()),
+            Command::Lab(lab) => cmd::lab::run(lab),
         }
     });
     // Not for ever: what blocks a thread, as a disk that does not answer, keeps nobody from ending.

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod functions;
 pub mod hosts;
 pub mod keygen;
+pub mod lab;
 pub mod ls;
 pub mod manual;
 mod meter;

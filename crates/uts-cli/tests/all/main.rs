@@ -18,6 +18,7 @@ mod hostile_servers;
 mod hosts;
 mod installing;
 mod interop;
+mod lab;
 mod measuring;
 mod moving;
 mod operating;

@@ -67,7 +67,6 @@ fn cp_read_once(place: &Place, server: &Server, args: &[&str]) -> Ended {
 fn what_only_prints_ends_quietly_with_its_reader_and_says_when_its_output_is_full() {
     let place = Place::new();
     place.run(&["keygen"]).ok();
-    let experiments = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     let commands: &[&[&str]] = &[
         &["explain"],
         &["explain", "--json"],
@@ -77,9 +76,6 @@ fn what_only_prints_ends_quietly_with_its_reader_and_says_when_its_output_is_ful
         &["cp", "-h"],
         &["--version"],
         &["help", "serve"],
-        &["lab", "--help"],
-        &["lab", "list", experiments],
-        &["lab", "doctor", "--json"],
     ];
     for args in commands {
         let gone = run(&place, args, To::Nobody, To::Test);
@@ -104,7 +100,6 @@ fn an_error_that_cannot_be_told_has_its_status_nevertheless() {
             (&["cp"], 2),
             (&["cp", "a", "b"], 2),
             (&["serve", "--dir", "missing"], 1),
-            (&["lab", "list", "missing"], 1),
             (&[], 2),
         ] {
             assert_eq!(run(&place, args, To::Test, to).status, status, "{args:?} {to:?}");
@@ -216,8 +211,6 @@ fn errors_name_what_they_are_about_and_show_no_types_of_a_program() {
         (&["serve"], &["--dir <DIR>", "(see uts serve --help)"]),
         (&["cp", "--json", "-q", "a", &url], &["--json", "--quiet"]),
         (&["cp"], &["a source and a destination are needed"]),
-        (&["lab", "runn"], &["'runn'", "'run'"]),
-        (&["lab", "run", "--jobs", "0", "x"], &["'0'", "--jobs"]),
     ] {
         told(args, 2, parts);
     }

@@ -79,7 +79,6 @@ fn what_is_wrong_is_told_in_one_line() {
         (&["perf", "-s"], 2, &["'-s'", "uts serve --perf"]),
         (&["perf", "host", "-t", "0"], 2, &["--time", "above 0 and up to 1h"]),
         (&["perf", "host", "-n", "10M"], 2, &["10 MB and as 10 MiB"]),
-        (&["lab", "run", "nowhere.toml"], 1, &["nowhere.toml", "o such file"]),
         (&["manual", "/dev/null/x"], 1, &["/dev/null/x", "ot a directory"]),
     ];
     for (args, status, parts) in cases {
