@@ -184,6 +184,12 @@ pub enum RecvError {
     Missing,
 }
 
+impl RecvError {
+    pub(super) fn several() -> Self {
+        Breach("there are several messages where one was expected".into()).into()
+    }
+}
+
 /// Something that a reader finds beside messages.
 #[derive(Debug)]
 pub(super) enum Found {
@@ -310,7 +316,7 @@ impl MessageReader {
         let message = self.recv().await?.ok_or(RecvError::Missing)?;
         match self.recv_part().await? {
             None => Ok(message),
-            Some(_) => Err(Breach("there are several messages where one was expected".into()).into()),
+            Some(_) => Err(RecvError::several()),
         }
     }
 

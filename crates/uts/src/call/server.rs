@@ -21,7 +21,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Time for a header, and for the request of a method that takes a message, to be whole. (L-10)
+/// Time for a header to be whole, and for more to come of a request that is handed over whole.
+/// (L-10)
 const REQUEST_TIME: Duration = Duration::from_secs(20);
 
 /// Runs a call.
@@ -328,11 +329,20 @@ impl fmt::Debug for Methods {
     }
 }
 
-/// A request that is one message.
+/// A request that is one message. A slow line takes its time; a caller that has stopped is not
+/// waited for.
 async fn whole(request: &mut MessageReader) -> Result<Bytes, Stop> {
-    match timeout(REQUEST_TIME, request.recv_only()).await {
-        Ok(message) => Ok(message?),
-        Err(_) => Err(Stop::Refused(Refusal::TooLate, "the request was not whole in time".to_owned())),
+    let mut message = None;
+    loop {
+        let Ok(part) = timeout(REQUEST_TIME, request.recv_part()).await else {
+            let text = "nothing more of the request has come for a while".to_owned();
+            return Err(Stop::Refused(Refusal::TooLate, text));
+        };
+        match part? {
+            None => return Ok(message.ok_or(RecvError::Missing)?),
+            Some(part) if message.is_none() => message = request.gather(part)?,
+            Some(_) => return Err(RecvError::several().into()),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Refusal {
     Stopping,
     /// The request breaks a rule, is longer than the method takes, or is no value of its type.
     BadRequest,
-    /// The header or the request was not whole in time.
+    /// The header was not whole in time, or nothing more of the request has come.
     TooLate,
     /// A reason that this version does not know.
     Other(u8),

@@ -104,6 +104,23 @@ async fn calls_that_do_not_go_on_are_refused_in_time() {
     }
 }
 
+/// A line may be slow: a request is waited for as long as something comes.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_slowly_is_answered() {
+    let _network = Network::begin(Weather::FAIR, 5);
+    let server = Server::new(methods());
+    let mut flow = flow(&server.connect().await).await;
+    flow.write_all(&[1, 0, 0, 0, 0, 4, b'e', b'c', b'h', b'o', 0, 10]).await.expect("written");
+    for _ in 0..10 {
+        sleep(Duration::from_secs(15)).await;
+        flow.write_all(&[7]).await.expect("written");
+    }
+    flow.shutdown().await.expect("ended");
+    let mut answer = Vec::new();
+    flow.read_to_end(&mut answer).await.expect("read");
+    assert_eq!(answer, [&[0, 10][..], &[7; 10]].concat());
+}
+
 /// Messages that are gathered are paid for, and what cannot be is refused.
 #[tokio::test(start_paused = true)]
 async fn memory_for_requests_is_bounded() {

@@ -24,12 +24,7 @@ struct Server {
 
 impl Server {
     fn start(identity: Identity, methods: Methods) -> Self {
-        Server::start_with(identity, methods, |_| {})
-    }
-
-    fn start_with(identity: Identity, methods: Methods, change: impl FnOnce(&mut ServerOptions)) -> Self {
-        let mut options = ServerOptions::new(identity.clone());
-        change(&mut options);
+        let options = ServerOptions::new(identity.clone());
         let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");
         let serving = tokio::spawn(async move {
             let mut served = JoinSet::new();
