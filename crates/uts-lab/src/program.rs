@@ -66,7 +66,7 @@ fn carry_out(command: Command, called: Called) -> Result<u8> {
         Command::Report(arguments) => cmd::report::run(arguments),
         Command::Set(arguments) => cmd::set::run(&arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
-        Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::Demo(arguments) => cmd::demo::run(arguments, called),
         Command::End(arguments) => cmd::end::run(arguments),
     };
     done.map(|()| 0)

@@ -23,3 +23,10 @@ pub struct Called {
     /// What stands between the program and its command: `lab`, or nothing.
     pub prefix: &'static [&'static str],
 }
+
+impl Called {
+    /// The words that make this program carry out one of the laboratory's commands.
+    pub fn words(self, command: &'static str) -> Vec<&'static str> {
+        self.prefix.iter().copied().chain([command]).collect()
+    }
+}
