@@ -4,6 +4,7 @@ pub mod demo;
 pub mod doctor;
 pub mod end;
 pub mod list;
+pub mod live;
 pub mod merge;
 mod path_options;
 pub mod relay;

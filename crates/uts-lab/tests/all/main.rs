@@ -21,6 +21,7 @@ mod demo_program;
 mod end_program;
 mod experiment_file;
 mod experiment_program;
+mod live;
 mod outputs;
 mod relay_program;
 mod report;
