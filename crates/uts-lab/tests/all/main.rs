@@ -22,6 +22,7 @@ mod end_program;
 mod experiment_file;
 mod experiment_program;
 mod live;
+mod notebook;
 mod outputs;
 mod relay_program;
 mod report;
