@@ -31,9 +31,14 @@ pub enum Command {
     Router(cmd::router::Arguments),
     #[allow(missing_docs, reason = "as above")]
     Demo(cmd::demo::Arguments),
+    #[allow(missing_docs, reason = "as above")]
+    Live(cmd::live::Arguments),
     /// One end of a run; experiments start these
     #[command(hide = true)]
     End(uts_end::Arguments),
+    /// One end of the live demonstration, which starts these
+    #[command(hide = true)]
+    LiveEnd(uts_live::end::EndArguments),
 }
 
 /// Runs a command, tells what went wrong, and gives the exit status.
@@ -66,8 +71,10 @@ fn carry_out(command: Command, called: Called) -> Result<u8> {
         Command::Report(arguments) => cmd::report::run(arguments),
         Command::Set(arguments) => cmd::set::run(&arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
-        Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::Demo(arguments) => cmd::demo::run(arguments, called),
+        Command::Live(arguments) => cmd::live::run(&arguments, called),
         Command::End(arguments) => cmd::end::run(arguments),
+        Command::LiveEnd(arguments) => cmd::live::end(&arguments),
     };
     done.map(|()| 0)
 }

@@ -268,7 +268,8 @@ impl UniversalSession {
         Ok(flow)
     }
 
-    fn stream(&self, flow: Flow) -> Stream {
+    /// A flow of the connection as a stream of the session.
+    pub fn stream(&self, flow: Flow) -> Stream {
         let (send, receive) = flow.split();
         let send = Sender { flow: Some(send), finishing: self.finishing.clone(), is_finished: false };
         Stream { send: Box::new(send), receive: Box::new(Receiver(receive)) }

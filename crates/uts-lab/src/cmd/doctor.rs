@@ -21,7 +21,7 @@ pub struct Arguments {
 /// This program does not know where it is.
 pub fn run(arguments: &Arguments, called: Called) -> Result<bool> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let end: Vec<&str> = called.prefix.iter().copied().chain(["end"]).collect();
+    let end: Vec<&str> = called.words("end");
     let findings = doctor::examine(&Programs::new(program, &end));
     for finding in &findings {
         if arguments.json {

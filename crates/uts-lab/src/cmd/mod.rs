@@ -4,6 +4,7 @@ pub mod demo;
 pub mod doctor;
 pub mod end;
 pub mod list;
+pub mod live;
 pub mod merge;
 mod path_options;
 pub mod relay;
@@ -22,4 +23,11 @@ pub struct Called {
     pub name: &'static str,
     /// Words between the program and its command: `lab`, or nothing.
     pub prefix: &'static [&'static str],
+}
+
+impl Called {
+    /// The words that make this program carry out one of the laboratory's commands.
+    pub fn words(self, command: &'static str) -> Vec<&'static str> {
+        self.prefix.iter().copied().chain([command]).collect()
+    }
 }

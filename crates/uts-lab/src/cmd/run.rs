@@ -62,7 +62,6 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     }
     let out = arguments.out.clone().unwrap_or_else(|| default_out(arguments));
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let end_arguments: Vec<&str> = called.prefix.iter().copied().chain(["end"]).collect();
     let config = RunConfig {
         worlds: arguments.world.clone(),
         only: arguments.only.clone(),
@@ -70,7 +69,7 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
         retry: arguments.retry,
         jobs: arguments.jobs.map(usize::from),
         quiet: arguments.quiet,
-        programs: Programs::new(program, &end_arguments),
+        programs: Programs::new(program, &called.words("end")),
         control: true,
         out,
     };

@@ -306,14 +306,16 @@ impl Experiment {
     /// Everything that is wrong with it.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Problems> {
         let sink = Sink::default();
-        let experiment = match DeTable::parse(text) {
-            Ok(table) => read::read(text, &table, file.parent().unwrap_or(Path::new("")), &sink),
-            Err(error) => {
-                let message = error.message().lines().collect::<Vec<_>>().join("; ");
-                sink.add(error.span().unwrap_or(0..0), "", message);
-                None
-            }
-        };
+        // Each fault of the text itself is told; what is read of such a text would be a guess.
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            let message = error.message().lines().collect::<Vec<_>>().join("; ");
+            sink.add(error.span().unwrap_or(0..0), "", message);
+        }
+        let is_toml = errors.is_empty();
+        let experiment = is_toml
+            .then(|| read::read(text, &table, file.parent().unwrap_or(Path::new("")), &sink))
+            .flatten();
         match experiment {
             Some(experiment) if sink.is_empty() => Ok(experiment),
             _ => Err(Problems::new(file, text, sink.into_list())),

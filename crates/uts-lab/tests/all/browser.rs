@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Time that an answer may take, on whatever machine.
@@ -44,6 +44,11 @@ pub fn installed_or_say() -> Option<PathBuf> {
 impl Page {
     /// Opens a file and waits until it is loaded.
     pub fn open(browser: &Path, file: &Path) -> Page {
+        Page::visit(browser, &format!("file://{}", file.display()))
+    }
+
+    /// Opens an address and waits until it is loaded.
+    pub fn visit(browser: &Path, address: &str) -> Page {
         let profile = tempfile::tempdir().unwrap();
         // The protocol is on descriptors 3 and 4, which a shell can make of standard input and
         // output.
@@ -76,7 +81,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Log"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
-        let id = page.send("Page.navigate", json!({"url": format!("file://{}", file.display())}));
+        let id = page.send("Page.navigate", json!({"url": address}));
         page.wait(|message| message["method"] == "Page.loadEventFired", id);
         page
     }
@@ -87,6 +92,29 @@ impl Page {
         let answer = self.call("Runtime.evaluate", parameters);
         assert!(answer["exceptionDetails"].is_null(), "{}", answer["exceptionDetails"]);
         answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression holds.
+    pub fn until(&mut self, expression: &str) {
+        let began = Instant::now();
+        while self.value(&format!("Boolean({expression})")) != true {
+            assert!(began.elapsed() < PATIENCE, "{expression} does not hold; {:?}", self.errors);
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Presses a key, as `Tab`.
+    pub fn press(&mut self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Shows the page in a window of another size.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
     fn call(&mut self, method: &str, parameters: Value) -> Value {

@@ -54,3 +54,23 @@ fn a_real_copy_is_demonstrated() {
         println!("seed {seed}: {stderr}");
     }
 }
+
+/// The laboratory is a part of `uts` as well: then the ends of TCP are commands of that program.
+#[test]
+fn uts_lab_finds_the_ends_of_tcp() {
+    let Some(uts) = program() else {
+        return skip::say("there is no `uts` beside `uts-lab`; `cargo test --workspace` builds it");
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("out");
+    let mut demo = Command::new(uts);
+    demo.args(["lab", "demo", "--quick", "--size", "300kB", "--against", "tcp", "--out"]).arg(&out);
+    let output = demo.output().expect("started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("TCP cannot be compared with here") {
+        return skip::say(&said);
+    }
+    // So short a file may end before an exchange answers the path, which is another matter.
+    let record = uts_record::demo::load(&out).unwrap_or_else(|error| panic!("{error:#}: {said}"));
+    assert!(record.runs.iter().any(|run| run.name == "tcp"), "{said}");
+}

@@ -348,6 +348,17 @@ fn all_mistakes_of_a_file_are_told_at_once_and_quoted() {
     assert!(said.find(":4:8").unwrap() < said.find(":7:11").unwrap(), "in order of place: {said}");
 }
 
+#[test]
+fn all_mistakes_of_the_text_are_told_at_once() {
+    let text = GOOD.replace("seed = 7", "seed = ").replace("bytes = \"2MB\"", "bytes = \"2MB");
+    let said = said(&text);
+    assert!(said.contains("e.toml:4:"), "{said}");
+    let line = GOOD.lines().position(|line| line.starts_with("bytes = \"2MB")).unwrap() + 1;
+    assert!(said.contains(&format!("e.toml:{line}:")), "{said}");
+    // What a broken text means is not guessed.
+    assert!(!said.contains("expected the"), "{said}");
+}
+
 /// Also those that are within one table, or one value, and nothing that is only wrong because of
 /// another.
 #[test]

@@ -21,6 +21,8 @@ mod demo_program;
 mod end_program;
 mod experiment_file;
 mod experiment_program;
+mod live;
+mod notebook;
 mod outputs;
 mod relay_program;
 mod report;
