@@ -46,3 +46,4 @@ pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
+pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};

@@ -93,7 +93,8 @@ pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
-    FlowOptions, MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
+    FlowOptions, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Stats, Timing, TraceKind, TraceRow,
+    Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

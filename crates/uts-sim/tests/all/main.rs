@@ -39,6 +39,7 @@ mod packet_size;
 mod pages;
 mod patience;
 mod peer;
+mod playout;
 mod protected;
 mod rates;
 mod receivers_half;
