@@ -29,6 +29,7 @@ pub mod named;
 pub mod policy;
 pub mod requirements;
 pub mod selector;
+pub mod sync;
 pub(crate) mod synthesis;
 mod token;
 

@@ -55,6 +55,7 @@ mod slow_lines;
 mod small_paths;
 mod sources;
 mod stream_lines;
+mod sync;
 mod tcp_recovery;
 mod tcp_windows;
 mod time_outs;
