@@ -227,6 +227,11 @@ def _read_order(reader, _):  # P-36
     return frame
 
 
+def _read_media_time(reader, _):  # P-64
+    return {"frame": "MediaTime", "flow": reader.varint("flow", ID), "start": reader.varint("media start"),
+            "time": reader.uint(4, "media time")}
+
+
 def _read_new_id(reader, kind):  # P-37
     frame = {"frame": "NewId", "number": reader.varint("number", ID)}
     where = reader.at
@@ -269,7 +274,8 @@ def _read_messages(reader, kind):  # P-34
 READERS = {
     0x02: _read_ack, 0x03: _read_ack, 0x04: _read_repaired, 0x07: _read_skip, 0x0A: _read_request, 0x0C: _read_nak,
     0x0F: _read_close, 0x11: _read_path, 0x12: _read_path, 0x13: _read_repair, 0x14: _read_repair, 0x15: _read_feedback,
-    0x17: _read_order, 0x18: _read_new_id, 0x19: _read_new_id, 0x1B: _read_expedited, 0x1F: _read_use, 0xC0: _read_messages,
+    0x17: _read_order, 0x18: _read_new_id, 0x19: _read_new_id, 0x1B: _read_expedited, 0x1F: _read_use, 0x20: _read_media_time,
+    0xC0: _read_messages,
     0xC2: _read_messages,
 }
 
@@ -358,6 +364,7 @@ WRITERS = {
     + counted(f["symbol"]),
     "Feedback": lambda f: bytes([0x15, f["function"], f["mechanism"]]) + varint(f["flow"]) + counted(f["words"]),
     "Order": lambda f: b"\x17" + varint(f["flow"]) + varint(f["start"]) + varint(f["distance"]) + varint(f["length"]),
+    "MediaTime": lambda f: b"\x20" + varint(f["flow"]) + varint(f["start"]) + f["time"].to_bytes(4, "big"),
     "NewId": _write_new_id,
     "NewId with a reset token": _write_new_id,
     "Expedited": lambda f: b"\x1b" + varint(f["flow"]) + varint(f["number"]) + counted(f["message"]),

@@ -197,6 +197,9 @@ class Handlers:
     def on_order(self, frame, epoch, now):
         self.flow_of(frame["flow"])  # partial-order was not agreed to; F-3 holds all the same
 
+    def on_media_time(self, frame, epoch, now):
+        self.flow_of(frame["flow"])  # playout was not agreed to; F-3 holds all the same
+
     def on_feedback(self, frame, epoch, now):
         """No mechanism that has words is performed here (P-35)."""
 
@@ -304,7 +307,7 @@ class Handlers:
     FRAMES = {
         "Ack": on_ack, "Ack with ECN": on_ack, "Repaired": on_repaired_report, "Credit": on_credit,
         "ConnectionCredit": on_connection_credit, "FlowLimit": on_flow_limit, "Skip": on_skip, "ResetFlow": on_reset,
-        "ResetFlow with what was sent": on_reset, "StopFlow": on_stop, "Order": on_order, "Feedback": on_feedback,
+        "ResetFlow with what was sent": on_reset, "StopFlow": on_stop, "Order": on_order, "MediaTime": on_media_time, "Feedback": on_feedback,
         "Expedited": on_expedited, "ExpeditedAck": on_expedited_ack, "Repair": on_repair, "Repair of a window": on_repair,
         "Close": on_close, "NewId": on_new_id, "NewId with a reset token": on_new_id, "RetireId": on_retire_id,
         "PathChallenge": on_challenge, "PathResponse": on_response,

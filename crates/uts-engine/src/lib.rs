@@ -29,6 +29,7 @@ pub mod named;
 pub mod policy;
 pub mod requirements;
 pub mod selector;
+pub mod sync;
 pub(crate) mod synthesis;
 mod token;
 
@@ -46,3 +47,4 @@ pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
+pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};

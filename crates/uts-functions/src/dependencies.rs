@@ -46,6 +46,7 @@ pub const NODES: &[Node] = &[
             "flow control",
             "congestion control",
             "presentation",
+            "playout",
             "protection",
         ],
     ),
@@ -56,6 +57,11 @@ pub const NODES: &[Node] = &[
         &["buffer management", "error control"],
     ),
     beyond("presentation", &[Function::Presentation], &["segmentation and reassembly"]),
+    beyond(
+        "playout",
+        &[Function::Playout],
+        &["ordered delivery", "segmentation and reassembly", "timer management"],
+    ),
     beyond("protection", &[Function::Protection], &["sequence identifiers"]),
     // Beyond the figure: what passes messages over needs to know where they end.
     node(

@@ -62,8 +62,10 @@ functions! {
     Detection = 11, "detection";
     /// Secrecy and authenticity of packets.
     Protection = 12, "protection";
-    /// Telling which packets in flight are lost. Number 14 is reserved for `playout`.
+    /// Telling which packets in flight are lost.
     Finding = 13, "finding";
+    /// When messages are handed over, by the time at which they were made.
+    Playout = 14, "playout";
 }
 
 impl Function {

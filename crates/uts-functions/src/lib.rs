@@ -29,6 +29,7 @@ pub mod establishment;
 pub mod fec;
 pub mod finding;
 pub mod flow;
+pub mod playout;
 pub mod presentation;
 pub mod protection;
 pub mod rate;

@@ -4,8 +4,8 @@ use crate::external::Listed;
 use crate::function::Function;
 use crate::mechanism::Mechanism;
 use crate::{
-    acknowledgement, congestion, detection, establishment, fec, finding, flow, presentation, protection,
-    rate, retransmission, segmentation, sequencing, timing,
+    acknowledgement, congestion, detection, establishment, fec, finding, flow, playout, presentation,
+    protection, rate, retransmission, segmentation, sequencing, timing,
 };
 
 /// No mechanism of a function has that name.
@@ -43,6 +43,7 @@ fn registry(function: Function) -> (&'static [&'static Mechanism], &'static dyn 
         Function::Detection => of!(detection),
         Function::Protection => of!(protection),
         Function::Finding => of!(finding),
+        Function::Playout => of!(playout),
     }
 }
 

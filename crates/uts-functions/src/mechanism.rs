@@ -363,6 +363,13 @@ pub struct Facts {
     /// The smallest window, in packets, but for the one that a time-out leaves (congestion
     /// control).
     pub window_packets_min: u8,
+    /// Messages say when they were made.
+    pub times: bool,
+    /// Its delay follows how far those of messages lie apart.
+    pub follows_jitter: bool,
+    /// The parameters with which messages are handed over so long after they were made, at the
+    /// most, and late ones all the same or not. Without this function, it knows no such time.
+    pub within: Option<fn(Duration, bool) -> Params>,
     /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
     /// worth it there. Without this function, the defaults.
     pub tuned: Option<fn(&PathFacts) -> Vec<Params>>,
@@ -389,6 +396,9 @@ impl Facts {
         forms: &[],
         lacks: None,
         window_packets_min: 2,
+        times: false,
+        follows_jitter: false,
+        within: None,
         tuned: None,
     };
 

@@ -333,13 +333,18 @@ impl Session for UtsSession {
     fn receive_message(&self) -> Local<'_, Result<Bytes>> {
         Box::pin(async {
             let flow = self.messages().await?;
-            match self.connection.read(flow, 1).await? {
-                // Whoever asks for damaged messages gets them.
-                Read::Message(message) | Read::Damaged { message, .. } => Ok(message),
-                Read::End => Err(TransportError::Closed),
-                Read::Bytes(..) => Err(TransportError::Failed(
-                    "the flow carries bytes, not messages: ask for preserveMsgBoundaries".to_owned(),
-                )),
+            loop {
+                break match self.connection.read(flow, 1).await? {
+                    // Whoever asks for damaged messages gets them.
+                    Read::Message(message) | Read::Timed { message, .. } | Read::Damaged { message, .. } => {
+                        Ok(message)
+                    }
+                    Read::Missing { .. } => continue,
+                    Read::End => Err(TransportError::Closed),
+                    Read::Bytes(..) => Err(TransportError::Failed(
+                        "the flow carries bytes, not messages: ask for preserveMsgBoundaries".to_owned(),
+                    )),
+                };
             }
         })
     }
@@ -458,7 +463,8 @@ impl ReceiveStream for Receiver {
                             "a message is damaged behind its first {right_bytes} bytes"
                         )));
                     }
-                    Ok(Read::Bytes(_, bytes) | Read::Message(bytes)) => {
+                    Ok(Read::Missing { .. }) => {}
+                    Ok(Read::Bytes(_, bytes) | Read::Message(bytes) | Read::Timed { message: bytes, .. }) => {
                         self.position += bytes.len() as u64;
                         self.rest = bytes;
                     }

@@ -441,14 +441,16 @@ impl Pair {
                     let count = if at_server { &mut self.received } else { &mut self.answered };
                     let messages = &mut self.messages;
                     let take = |read| {
-                        *messages += u64::from(matches!(read, Read::Message(_)));
+                        *messages += u64::from(matches!(read, Read::Message(_) | Read::Timed { .. }));
                         match read {
                             Read::Bytes(_, data)
                             | Read::Message(data)
+                            | Read::Timed { message: data, .. }
                             | Read::Damaged { message: data, .. } => {
                                 *count += data.len() as u64;
                                 answer = Some(data).filter(|_| at_server && self.answers);
                             }
+                            Read::Missing { .. } => {}
                             Read::End => has_ended = true,
                         }
                         true

@@ -200,9 +200,12 @@ impl Transfers {
                         at.zip(data.iter()).fold(progress.checksum, |sum, (p, b)| add(sum, p, *b));
                     progress.received += data.len() as u64;
                 }
-                Ok(Read::Message(data) | Read::Damaged { message: data, .. }) => {
-                    progress.received += data.len() as u64
-                }
+                Ok(
+                    Read::Message(data)
+                    | Read::Timed { message: data, .. }
+                    | Read::Damaged { message: data, .. },
+                ) => progress.received += data.len() as u64,
+                Ok(Read::Missing { .. }) => {}
                 Ok(Read::End) => {
                     progress.done_at = Some(now);
                     return;

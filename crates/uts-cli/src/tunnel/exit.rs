@@ -129,7 +129,7 @@ impl Exit {
                 return datagrams::exit(self, send, recv, message).await;
             }
             Some(Chunk::Message(bytes) | Chunk::Bytes(0, bytes)) => bytes,
-            Some(Chunk::Bytes(..) | Chunk::Damaged { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
             None => Bytes::new(),
         };
         let mut recv = io::Cursor::new(begun).chain(recv);

@@ -199,6 +199,13 @@ const CLASHES: &[Clash] = &[
     Clash {
         rule: "S-23",
         first: "preserveMsgBoundaries",
+        second: Other::Property("uts.playoutDelay"),
+        holds: |r, _| r.preserve_msg_boundaries == Preference::Prohibit && r.playout_delay.is_some(),
+        why: |_, _| "a stream of bytes has no messages that were made at some time".to_owned(),
+    },
+    Clash {
+        rule: "S-23",
+        first: "preserveMsgBoundaries",
         second: Other::Property("perMsgReliability"),
         holds: |r, _| {
             r.preserve_msg_boundaries == Preference::Prohibit && r.per_msg_reliability == Preference::Require

@@ -88,6 +88,9 @@ pub struct Requirements {
     pub max_delay: Option<Duration>,
     /// `uts.maxJitter`: by how much the slowest percent may be later than the mean; `None` = any.
     pub max_jitter: Option<Duration>,
+    /// `uts.playoutDelay`: how long after it was made a message is handed over, beyond the quickest
+    /// way; `None` = as soon as it may be.
+    pub playout_delay: Option<Duration>,
     /// `uts.degradation`: what may be given up, in this order, if the path cannot give all. Other
     /// required qualities are not given up.
     pub degradation: Vec<Quality>,
@@ -136,6 +139,7 @@ impl Default for Requirements {
             recv_checksum_len: None,
             max_delay: None,
             max_jitter: None,
+            playout_delay: None,
             degradation: Vec::new(),
             security: Security::Required,
             adapt: true,

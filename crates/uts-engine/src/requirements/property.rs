@@ -141,6 +141,7 @@ pub(super) fn unknown(name: &str, value: &str) -> RequirementError {
 
 const PREFERENCE: &str = "a preference (require, prefer, no-preference, avoid, prohibit)";
 const MILLIS: &str = "a time in milliseconds (or with a unit: us, ms, s, min, h, d), or `infinite`";
+const PLAYOUT: &str = "a time in milliseconds (or with a unit: us, ms, s), of 1 ms to 10 s, or `none`";
 const SECONDS: &str = "a time in seconds (or with a unit: us, ms, s, min, h, d), or `disabled`";
 const COVERAGE: &str = "a number of bytes, or `full-coverage`";
 const RATE: &str = "a rate in bit/s (or with a unit: kbit/s, Mbit/s, MB/s), or `unlimited`";
@@ -393,6 +394,15 @@ pub static PROPERTIES: &[Property] = &[
         Steers,
         "how much later than the mean the slowest percent may be"
     ),
+    property(
+        "uts.playoutDelay",
+        PLAYOUT,
+        Effect::Steers,
+        "messages are handed over so long after they were made, at the most, in the pace of their making",
+        |r, v| value::playout_delay(v).map(|delay| r.playout_delay = delay),
+        |r| value::show_duration(r.playout_delay, "none"),
+    )
+    .for_peers(),
     property(
         "uts.degradation",
         "a list of qualities (reliability, order, delay, jitter, rate), separated by commas",

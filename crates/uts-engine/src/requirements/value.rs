@@ -260,6 +260,15 @@ pub(super) fn duration(text: &str, bare: &str, never: &str) -> Result<Option<Dur
     }
 }
 
+/// A playout delay (selection.md S-44).
+pub(super) fn playout_delay(text: &str) -> Result<Option<Duration>, String> {
+    const RANGE: core::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+    match duration(text, "ms", "none")? {
+        Some(delay) if !RANGE.contains(&delay) => Err("must be 1 ms to 10 s".to_owned()),
+        delay => Ok(delay),
+    }
+}
+
 /// Text of a time.
 pub(super) fn show_duration(value: Option<Duration>, never: &str) -> String {
     value.map_or_else(|| never.to_owned(), uts_units::show::property_time)

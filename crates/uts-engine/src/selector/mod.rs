@@ -152,7 +152,7 @@ impl Selector<'_> {
             } else {
                 (Source::Library, format!("{} has no {}", lacking, missing.join(" and no ")))
             };
-            self.put(function, mechanism.choice(), source, why);
+            self.put(function, wish::choice(mechanism, self.requirements), source, why);
             return Ok(());
         }
         self.fall_back((function, first), &wish, &missing, lacking)

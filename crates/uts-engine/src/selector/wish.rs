@@ -8,7 +8,7 @@ use crate::appraisal::rules::{self, repeats_come_late};
 use crate::requirements::{CapacityProfile, Preference, Quality, Requirements, Security};
 use core::time::Duration;
 use uts_functions::mechanism::Promise;
-use uts_functions::{Function, Mechanism, PathFacts, Profile, Rate, library};
+use uts_functions::{Choice, Function, Mechanism, PathFacts, Profile, Rate, library};
 
 /// Wish for the mechanism of a function, and the reason.
 pub(super) struct Wish {
@@ -109,6 +109,7 @@ pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profil
         Function::Detection => detection(r, profile),
         Function::Protection => protection(r),
         Function::Finding => wish(ANY, ANY, Source::Default, "losses show within a round trip"),
+        Function::Playout => playout(r),
     }
 }
 
@@ -123,6 +124,10 @@ fn segmentation(r: &Requirements) -> Wish {
     if r.msg_lifetime.is_some() {
         let why = "only messages can have a lifetime";
         return wish(MESSAGES, ANY, Source::Requirement("msgLifetime"), why);
+    }
+    if r.playout_delay.is_some() {
+        let why = "only messages are made at some time";
+        return wish(MESSAGES, ANY, Source::Requirement("uts.playoutDelay"), why);
     }
     if r.msg_checksum_len.is_some() {
         let why = "only messages can be covered in part";
@@ -211,6 +216,30 @@ fn acknowledgement(r: &Requirements) -> Wish {
         return wish(REPORTS, SOON, Source::Requirement("connCapacityProfile"), why);
     }
     wish(ANY, ANY, Source::Default, "half the packets on the way back")
+}
+
+/// S-44.
+fn playout(r: &Requirements) -> Wish {
+    const KEEPS: fn(&Mechanism) -> bool = |m| m.facts.within.is_some();
+    const FOLLOWS: fn(&Mechanism) -> bool = |m| m.facts.follows_jitter;
+    const STAYS: fn(&Mechanism) -> bool = |m| !m.facts.follows_jitter;
+    let delay = Source::Requirement("uts.playoutDelay");
+    match r.playout_delay {
+        None => wish(INERT, ANY, Source::Default, "messages are handed over as they come"),
+        Some(_) if r.conn_capacity_profile == CapacityProfile::LowLatencyInteractive => {
+            wish(KEEPS, FOLLOWS, delay, "hands over as soon as the jitter allows")
+        }
+        Some(_) => wish(KEEPS, STAYS, delay, "hands over in the pace of the making"),
+    }
+}
+
+/// A mechanism with the parameters that requirements give it.
+pub(super) fn choice(mechanism: &'static Mechanism, r: &Requirements) -> Choice {
+    let keeps_late = r.reliability == Preference::Require && !r.may_give_up(Quality::Reliability);
+    match (mechanism.facts.within, r.playout_delay) {
+        (Some(within), Some(delay)) => Choice { number: mechanism.number, params: within(delay, keeps_late) },
+        _ => mechanism.choice(),
+    }
 }
 
 /// S-17.

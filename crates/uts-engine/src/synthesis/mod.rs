@@ -76,6 +76,8 @@ pub(crate) struct DataLayout {
     pub offsets: bool,
     /// Messages say what they wait for.
     pub orders: bool,
+    /// Messages say when they were made.
+    pub times: bool,
     /// Damage is let through at the ends of messages that allow it.
     pub tolerates: bool,
     /// Streams of bytes travel in a form of their own.
@@ -88,6 +90,7 @@ impl DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
             orders: profile.mechanisms().any(|m| m.facts.orders),
+            times: profile.mechanisms().any(|m| m.facts.times),
             // detection.md R-19: a cipher lets nothing through, and redundancy would spread damage.
             tolerates: profile.mechanisms().any(|m| m.facts.tolerates)
                 && profile.is_inert(Function::Protection)
@@ -207,8 +210,14 @@ mod tests {
             DataFlags { fin: true, ..whole },
         ];
         for offsets in [false, true] {
-            let layout =
-                DataLayout { repeats: false, offsets, orders: false, tolerates: false, lines: false };
+            let layout = DataLayout {
+                repeats: false,
+                offsets,
+                orders: false,
+                times: false,
+                tolerates: false,
+                lines: false,
+            };
             let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
                 layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
             };

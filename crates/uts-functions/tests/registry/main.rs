@@ -11,8 +11,8 @@ use std::time::Duration;
 use uts_functions::mechanism::{Bold, Choice, Consent, Need, Unit};
 use uts_functions::{
     Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
-    fec, finding, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing,
-    timing,
+    fec, finding, flow, library, playout, presentation, protection, rate, retransmission, segmentation,
+    sequencing, timing,
 };
 
 #[derive(Deserialize)]
@@ -356,6 +356,7 @@ fn builds(function: Function, choice: &Choice) -> bool {
         Function::Congestion => congestion::Slot::build(choice, &context).is_some(),
         Function::Fec => fec::Slot::build(choice, ()).is_some(),
         Function::Finding => finding::Slot::build(choice, ()).is_some(),
+        Function::Playout => playout::Slot::build(choice, ()).is_some(),
         Function::Detection => detection::Slot::build(choice, ()).is_some(),
         Function::Protection => {
             let secret = protection::Secret::from_bytes([7; protection::Secret::BYTES]);

@@ -9,6 +9,7 @@ use uts_functions::Time;
 use uts_wire::frame::{Expedited, ExpeditedAck};
 
 const EXPEDITED: MessageOptions = MessageOptions {
+    age: Duration::ZERO,
     lifetime: None,
     after: uts_engine::After::Everything,
     key: None,
@@ -106,7 +107,7 @@ impl Transfer {
             match read {
                 Read::Bytes(_, data) | Read::Message(data) => self.read_bytes += data.len() as u64,
                 Read::End => self.has_ended = true,
-                Read::Damaged { .. } => panic!("damaged"),
+                other => panic!("{other:?}"),
             }
         }
     }

@@ -286,6 +286,7 @@ fn many_short_flows_keep_the_rate_of_receiving() {
                             received += data.len()
                         }
                         Read::End => client.finish(flow),
+                        other => panic!("{other:?}"),
                     }
                 }
             }

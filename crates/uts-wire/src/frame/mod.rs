@@ -8,6 +8,7 @@ pub mod expedited;
 pub mod feedback;
 pub mod flow;
 pub mod ids;
+pub mod media_time;
 pub mod messages;
 pub mod order;
 pub mod repair;
@@ -21,6 +22,7 @@ pub use expedited::{Expedited, ExpeditedAck, MAX_EXPEDITED_BYTES};
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{ConnectionCredit, Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use ids::{NewId, RetireId};
+pub use media_time::MediaTime;
 pub use messages::{Messages, emit_messages_header, messages_header_len};
 pub use order::Order;
 pub use repair::{MAX_MASK_BYTES, Repair, RepairId};
@@ -65,6 +67,7 @@ pub mod kind {
     /// A reset that says how far data was sent.
     pub const RESET_FLOW_SENT: u8 = 0x1e;
     pub const USE_PF: u8 = 0x1f;
+    pub const MEDIA_TIME: u8 = 0x20;
     /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
     /// presented messages.
     pub const DATA: u8 = 0x40;
@@ -127,6 +130,8 @@ pub enum Frame<'a> {
     Feedback(Feedback<'a>),
     /// A message need not wait for all that was sent before it.
     Order(Order),
+    /// When a message was made.
+    MediaTime(MediaTime),
     /// Another id of the sender's.
     NewId(NewId),
     /// An id of the receiver's is no longer used.
@@ -176,6 +181,7 @@ impl<'a> Frame<'a> {
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR | kind::WINDOW_REPAIR => Frame::Repair(Repair::read(frame_kind, r)?),
             kind::ORDER => Frame::Order(Order::read(r)?),
+            kind::MEDIA_TIME => Frame::MediaTime(MediaTime::read(r)?),
             kind::FEEDBACK => Frame::Feedback(Feedback::read(r)?),
             kind::NEW_ID | kind::NEW_ID_RESET => Frame::NewId(NewId::read(frame_kind, r)?),
             kind::RETIRE_ID => Frame::RetireId(RetireId::read(r)?),
@@ -216,6 +222,7 @@ impl<'a> Frame<'a> {
             Frame::Repair(_) => kind::REPAIR,
             Frame::Feedback(_) => kind::FEEDBACK,
             Frame::Order(_) => kind::ORDER,
+            Frame::MediaTime(_) => kind::MEDIA_TIME,
             Frame::NewId(new) => new.kind(),
             Frame::RetireId(_) => kind::RETIRE_ID,
             Frame::Expedited(_) => kind::EXPEDITED,
@@ -260,6 +267,7 @@ impl<'a> Frame<'a> {
             Frame::Repair(frame) => frame.write(out),
             Frame::Feedback(frame) => frame.write(out),
             Frame::Order(frame) => frame.write(out),
+            Frame::MediaTime(frame) => frame.write(out),
             Frame::NewId(frame) => frame.write(out),
             Frame::RetireId(frame) => frame.write(out),
             Frame::Expedited(frame) => frame.write(out),

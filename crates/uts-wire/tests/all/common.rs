@@ -231,6 +231,11 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             let [from, end, start] = places;
             Frame::Order(Order { flow, start, after: from..end })
         }),
+        (small(), position(), any::<u32>()).prop_map(|(flow, start, micros)| Frame::MediaTime(MediaTime {
+            flow,
+            start,
+            micros
+        })),
         (any::<u8>(), any::<u8>(), small(), bytes(1..MAX_FEEDBACK_BYTES + 1)).prop_map(
             |(function, mechanism, flow, words)| Frame::Feedback(Feedback {
                 function,

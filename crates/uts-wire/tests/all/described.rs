@@ -99,6 +99,9 @@ fn fields(frame: &Frame<'_>) -> Value {
         Frame::Order(Order { flow, start, after }) => json!({
             "flow": flow, "start": start, "distance": start - after.end, "length": after.end - after.start,
         }),
+        Frame::MediaTime(MediaTime { flow, start, micros }) => {
+            json!({ "flow": flow, "start": start, "time": micros })
+        }
         Frame::NewId(NewId { sequence, retire_below, id, reset_token }) => {
             let fields =
                 json!({ "number": sequence, "retire_below": retire_below, "id": hex(id.as_slice()) });
@@ -132,7 +135,7 @@ pub fn frame(frame: &Frame<'_>) -> Value {
 }
 
 /// Types and names of the frames whose type holds no flags, as P-20 has them.
-pub const FRAMES: [(u8, &str); 31] = [
+pub const FRAMES: [(u8, &str); 32] = [
     (kind::PADDING, "Padding"),
     (kind::PING, "Ping"),
     (kind::ACK, "Ack"),
@@ -164,6 +167,7 @@ pub const FRAMES: [(u8, &str); 31] = [
     (kind::CONNECTION_CREDIT, "ConnectionCredit"),
     (kind::RESET_FLOW_SENT, "ResetFlow with what was sent"),
     (kind::USE_PF, "Use-PF"),
+    (kind::MEDIA_TIME, "MediaTime"),
 ];
 
 fn function_header(header: &FunctionHeader<'_>) -> Value {

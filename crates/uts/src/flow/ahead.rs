@@ -61,9 +61,12 @@ impl Ahead {
 
     fn add(&mut self, next: Next) -> bool {
         self.bytes += match &next {
-            Next::Read(Read::Bytes(_, data) | Read::Message(data) | Read::Damaged { message: data, .. }) => {
-                data.len().max(1)
-            }
+            Next::Read(
+                Read::Bytes(_, data)
+                | Read::Message(data)
+                | Read::Timed { message: data, .. }
+                | Read::Damaged { message: data, .. },
+            ) => data.len().max(1),
             Next::Presented(presented) => presented.len().max(1),
             _ => 0,
         };
@@ -139,7 +142,8 @@ impl<G: Gather> Sink<'_, G> {
 impl<G: Gather> ReadSink for Sink<'_, G> {
     fn put(&mut self, read: Read) -> bool {
         match read {
-            Read::Message(message) if self.is_for_messages() => {
+            Read::Missing { .. } if self.is_for_messages() => true,
+            Read::Message(message) | Read::Timed { message, .. } if self.is_for_messages() => {
                 self.messages.add(message);
                 self.left -= 1;
                 self.left > 0

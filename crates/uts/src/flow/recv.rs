@@ -10,7 +10,7 @@ use core::task::{Context, Poll, ready};
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, ReadBuf};
-use uts_engine::{FlowId, MessageBatch, Read};
+use uts_engine::{FlowId, MessageBatch, PlayoutFigures, Read, Timing};
 
 /// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
 /// stop, with code 0.
@@ -64,6 +64,21 @@ pub enum Chunk {
         message: Bytes,
         /// Number of its first bytes that are as they were sent.
         right_bytes: u64,
+    },
+    /// A message that was handed over in its time, where the sender asks for `uts.playoutDelay`.
+    Timed {
+        /// The message.
+        message: Bytes,
+        /// When it was made, and how it was handed over.
+        timing: Timing,
+    },
+    /// Messages are missing here, in the order in which they were made: they were lost, were given
+    /// up, or came too late. Something has to be shown in their place: the last picture again, or
+    /// noise. Told only where the sender asks for `uts.playoutDelay`, and only by
+    /// [`RecvFlow::recv_chunk`].
+    Missing {
+        /// Positions that they took: one for each byte, and one for each message.
+        positions: u64,
     },
 }
 
@@ -182,7 +197,8 @@ impl RecvFlow {
         }
         while messages.count() - before < most {
             match self.ahead.pop() {
-                Some(Ok(Read::Message(message))) => messages.add(message),
+                Some(Ok(Read::Message(message) | Read::Timed { message, .. })) => messages.add(message),
+                Some(Ok(Read::Missing { .. })) => {}
                 Some(other) => {
                     self.ahead.push_front(other);
                     break;
@@ -200,8 +216,14 @@ impl RecvFlow {
         if !self.rest.is_empty() {
             return Poll::Ready(Err(ReadError::NotMessages));
         }
-        Poll::Ready(match ready!(self.poll_chunk(cx, usize::MAX))? {
-            Some(Chunk::Message(message)) => Ok(Some(message)),
+        let chunk = loop {
+            match ready!(self.poll_chunk(cx, usize::MAX))? {
+                Some(Chunk::Missing { .. }) => {}
+                chunk => break chunk,
+            }
+        };
+        Poll::Ready(match chunk {
+            Some(Chunk::Message(message) | Chunk::Timed { message, .. }) => Ok(Some(message)),
             Some(Chunk::Bytes(position, bytes)) => {
                 // It can be read as what it is.
                 self.position = position;
@@ -212,8 +234,15 @@ impl RecvFlow {
                 self.ahead.push_front(Ok(Read::Damaged { message, right_bytes }));
                 Err(ReadError::RightTo { right_bytes })
             }
-            None => Ok(None),
+            Some(Chunk::Missing { .. }) | None => Ok(None),
         })
+    }
+
+    /// Figures of how messages were handed over in their time; `None` where nothing has come of a
+    /// sender that asks for `uts.playoutDelay`.
+    pub fn playout(&self) -> Option<PlayoutFigures> {
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| inner.connection(handle)?.playout(id))
     }
 
     /// Tells the peer that no more of this flow is wanted.
@@ -275,6 +304,8 @@ impl RecvFlow {
             Ok(Read::Damaged { message, right_bytes }) => {
                 Poll::Ready(Ok(Some(Chunk::Damaged { message, right_bytes })))
             }
+            Ok(Read::Timed { message, timing }) => Poll::Ready(Ok(Some(Chunk::Timed { message, timing }))),
+            Ok(Read::Missing { positions }) => Poll::Ready(Ok(Some(Chunk::Missing { positions }))),
             Ok(Read::End) => {
                 self.ended = Some(Ended::Read);
                 self.on_ended();
@@ -391,7 +422,10 @@ impl AsyncRead for RecvFlow {
                     self.ahead.push_front(Ok(Read::Damaged { message, right_bytes }));
                     return Poll::Ready(Err(ReadError::RightTo { right_bytes }.into()));
                 }
-                Ok(Some(Chunk::Bytes(_, bytes) | Chunk::Message(bytes))) => {
+                Ok(Some(Chunk::Missing { .. })) => {}
+                Ok(Some(
+                    Chunk::Bytes(_, bytes) | Chunk::Message(bytes) | Chunk::Timed { message: bytes, .. },
+                )) => {
                     self.position = expected;
                     self.rest = bytes;
                 }

@@ -83,6 +83,8 @@ pub(in crate::connection) struct Forming {
     presentation: presentation::Slot,
     /// Messages with one key keep their order.
     pub is_keyed: bool,
+    /// Messages say when they were made.
+    pub is_timed: bool,
     /// Streams of bytes travel in a form of their own.
     lines: bool,
 }
@@ -201,12 +203,13 @@ impl Connection {
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
             let lines = DataLayout::of(profile).lines;
-            return Some(Forming { segmentation, presentation, is_keyed: is_keyed(profile), lines });
+            let (is_keyed, is_timed) = (is_keyed(profile), DataLayout::of(profile).times);
+            return Some(Forming { segmentation, presentation, is_keyed, is_timed, lines });
         }
         let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
-        let (is_keyed, lines) = (is_keyed(&stack.profile), stack.layout.lines);
-        Some(Forming { segmentation, presentation, is_keyed, lines })
+        let (is_keyed, is_timed, lines) = (is_keyed(&stack.profile), stack.layout.times, stack.layout.lines);
+        Some(Forming { segmentation, presentation, is_keyed, is_timed, lines })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
+use uts_functions::playout::{Figures, MediaTime, Next};
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
@@ -275,7 +276,7 @@ impl Connection {
         let (mut taken, mut bytes) = (0, 0);
         let is_plain = judge.is_none()
             && options.after == After::Everything
-            && !(options.key.is_some() || forming.is_keyed)
+            && !(options.key.is_some() || forming.is_keyed || forming.is_timed)
             && covered.is_none();
         if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
@@ -309,6 +310,9 @@ impl Connection {
                 None => send.buffer.write(message),
             }
             send.order(start, &options, forming.is_keyed);
+            if forming.is_timed {
+                send.time(start, MediaTime::on_the_wire(now, options.age));
+            }
             if let Some(covered) = covered.filter(|covered| (*covered as usize) < size) {
                 send.cover(start, covered);
             }
@@ -379,6 +383,7 @@ impl Connection {
         receive.is_final_known |= receive.due_reset().is_some();
         receive.is_done = true;
         receive.asking = None;
+        receive.playing = None;
         receive.data = Default::default();
         self.ways.flows.note_received(id.0);
         self.ways.grant_again();
@@ -411,6 +416,12 @@ impl Connection {
         if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
             inbound.arrivals.report_by(now);
         }
+    }
+
+    /// Figures of how messages of a flow were handed over in their time; `None` where no profile
+    /// has playout, and before the first message came.
+    pub fn playout(&self, id: FlowId) -> Option<Figures> {
+        self.ways.playout(id.0)
     }
 
     /// True if all that has arrived in a flow was read, and more may come: to read would be in
@@ -455,16 +466,31 @@ impl Connection {
             return Err(ReadError::Unknown);
         }
         let presentation = inbound.as_ref().and_then(|i| i.presentation(receive.group).cloned());
-        let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
+        let Some(inbound) = inbound.as_mut() else { return Err(ReadError::Blocked) };
+        let clock = &mut inbound.clock;
+        let stack = inbound.stacks.iter_mut().rev().find(|stack| stack.group == receive.group);
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
         let (mut has_widened, mut waits_for_message) = (false, false);
+        let plays = receive.play(now, clock, &mut stack.sequencing, stats);
         let outcome = loop {
             // Of small messages there are many, and nothing else.
-            if !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row)) {
+            if !plays && !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row))
+            {
                 break Ok(());
             }
-            let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
+            let (next, timing) = match plays.then(|| receive.next_played(now, clock)) {
+                None => (stack.sequencing.next(&mut receive.data, bytes_max), None),
+                Some(None) => (None, None),
+                Some(Some(Next::Data(next, timing))) => (Some(next), timing),
+                Some(Some(Next::Missing(positions))) => {
+                    if sink.put(Read::Missing { positions }) {
+                        continue;
+                    }
+                    break Ok(());
+                }
+            };
+            let read = match next {
                 // What the sender gave up is not read; it shows in the statistics.
                 Some(Delivery::Skipped(positions)) => {
                     stats.positions_skipped += positions;
@@ -485,9 +511,20 @@ impl Connection {
                         Err(error) => break Err(ReadError::Presentation(error.to_string())),
                     }
                 }
-                Some(Delivery::Message(_, data)) => Read::Message(data),
+                Some(Delivery::Message(_, message)) => match timing {
+                    Some(timing) => Read::Timed { message, timing },
+                    None => Read::Message(message),
+                },
                 // detection.md R-21
                 Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
+                Some(Delivery::Presented(_, data)) if timing.is_some() => {
+                    let plain = presentation.as_ref().map(|known| known.read(&data, max));
+                    match (plain, timing) {
+                        (Some(Ok(message)), Some(timing)) => Read::Timed { message, timing },
+                        (Some(Err(why)), _) => break Err(ReadError::Presentation(why)),
+                        _ => break Err(ReadError::Presentation("no profile had a presentation".to_owned())),
+                    }
+                }
                 Some(Delivery::Presented(_, data)) => {
                     let put = match &presentation {
                         Some(known) => sink.put_presented(Presented::new(data, known.clone(), max)),
@@ -512,7 +549,7 @@ impl Connection {
                 None => {
                     liveness.on_awaited(receive.reader_told);
                     (receive.reader_told, receive.reader_waits) = (false, true);
-                    let reset = receive.due_reset();
+                    let reset = receive.due_reset().filter(|_| !receive.waits_for_time());
                     has_widened = reset.is_none() && receive.widen_for_message();
                     waits_for_message = receive.data.contiguous() > receive.data.consumed();
                     if let Some(code) = reset {
@@ -534,6 +571,9 @@ impl Connection {
             self.ways.flows.signals.insert(Signal::Credit(id.0));
         }
         self.ways.consumed(now, id.0);
+        if plays {
+            self.ways.flows.update_alarm(id.0);
+        }
         // flow.md R-38
         if waits_for_message && self.ways.flows.incoming.widen() {
             self.ways.flows.signals.insert(Signal::ConnectionCredit);
@@ -639,6 +679,7 @@ impl Ways {
                 }
             }
             self.look_for_missing(now, id);
+            self.play_due(now, id);
             self.after_send_change(id);
         }
     }

@@ -4,6 +4,7 @@ use crate::connection::flows::expedited;
 use crate::connection::flows::incoming::Counted;
 use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
+use crate::connection::flows::playing::Playing;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};
@@ -96,6 +97,8 @@ pub(crate) struct Rare {
     pub tagged: RangeSet,
     /// Where messages begin that do not wait for everything before them, and what they wait for.
     pub orders: BTreeMap<u64, Range<u64>>,
+    /// Where messages begin that say when they were made, and when that was.
+    pub media: BTreeMap<u64, u32>,
     /// The last message of each key.
     pub keys: Keys,
     /// Where messages begin that may come damaged, and how many of their bytes may not.
@@ -131,6 +134,11 @@ impl SendHalf {
             After::Everything => return,
         };
         rare.orders.insert(start, after);
+    }
+
+    /// The message that was written from this position on was made at this time, as that travels.
+    pub fn time(&mut self, start: u64, media: u32) {
+        self.rare.get_or_insert_default().media.insert(start, media);
     }
 
     /// Of the message that was written from this position on, only so many bytes have to be right.
@@ -199,6 +207,9 @@ impl SendHalf {
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
             rare.orders.pop_first();
         }
+        while rare.media.first_key_value().is_some_and(|(start, _)| *start < done_to) {
+            rare.media.pop_first();
+        }
         while rare.coverage.first_key_value().is_some_and(|(start, _)| *start < done_to) {
             rare.coverage.pop_first();
         }
@@ -244,6 +255,7 @@ impl SendHalf {
                 + rare.awaited.heap_bytes()
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
+                + rare.media.len() * 24
                 + rare.coverage.len() * 24
                 + rare.keys.heap_bytes()
                 + rare.sending.heap_bytes()
@@ -308,6 +320,8 @@ pub(crate) struct ReceiveHalf {
     pub lines: Option<Box<Lines>>,
     /// State of the mechanism that asks for missing data, if one does.
     pub asking: Option<Box<Asking>>,
+    /// The state of messages that are handed over in their time, if any are.
+    pub playing: Option<Box<Playing>>,
     /// The expedited messages that came, if any did.
     pub expedited: Option<Box<expedited::ReceiveSide>>,
     /// The peer has reset it: code and final position.
@@ -320,7 +334,28 @@ pub(crate) struct ReceiveHalf {
 impl ReceiveHalf {
     /// True if there is memory for so many more bytes, whatever the peer was granted (flow.md R-8).
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.data.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
+        self.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
+    }
+
+    /// Memory of what has arrived and was not read, in bytes.
+    fn load_bytes(&self) -> usize {
+        self.data.load_bytes() + self.playing_bytes()
+    }
+
+    /// Memory of what waits for its time, in bytes.
+    pub fn playing_bytes(&self) -> usize {
+        self.playing.as_ref().map_or(0, |playing| playing.buffer.load_bytes())
+    }
+
+    /// Bytes of heap memory.
+    pub fn heap_bytes(&self) -> usize {
+        let playing = self.playing.as_ref().map_or(0, |p| size_of_val(&**p) + p.buffer.heap_bytes());
+        self.data.heap_bytes() + playing
+    }
+
+    /// True if anything has arrived that was not read.
+    pub fn holds_anything(&self) -> bool {
+        self.data.holds_anything() || self.playing.as_ref().is_some_and(|playing| !playing.buffer.is_empty())
     }
 
     /// Takes in the data of a frame if it is the next bytes, or a whole message without a position,
@@ -351,11 +386,16 @@ impl ReceiveHalf {
     fn takes_from(&self, stack: &ReceiveStack) -> bool {
         let is_ours =
             self.is_placed && self.group == stack.group && self.due_reset().is_none() && !self.is_done;
+        let is_played = self.playing.is_some() || stack.layout.times;
         // Who asks for what is missing sees each arrival while something is.
         let is_followed = self.asking.is_some() && self.data.gaps() > 0;
         // So do reports that wait until it is not.
         let is_held = stack.acknowledgement.is_cumulative() && self.data.has_gap();
-        is_ours && !is_followed && !is_held && (self.is_free() || stack.flow.info().facts.grants)
+        is_ours
+            && !is_played
+            && !is_followed
+            && !is_held
+            && (self.is_free() || stack.flow.info().facts.grants)
     }
 
     /// Data has come under a stack: what asks for missing data is what the newest of them says.
@@ -393,7 +433,12 @@ impl ReceiveHalf {
 
     /// When something is due.
     fn next_alarm(&self) -> Option<Time> {
-        self.asking.as_ref().filter(|asking| !asking.is_wanted && !self.is_done)?.demand.due()
+        if self.is_done {
+            return None;
+        }
+        let asking = self.asking.as_ref().filter(|asking| !asking.is_wanted);
+        let playing = self.playing.as_ref().filter(|_| !self.reader_told);
+        earlier(asking.and_then(|asking| asking.demand.due()), playing.and_then(|playing| playing.due))
     }
 
     /// Tells the application once that there is something to read.

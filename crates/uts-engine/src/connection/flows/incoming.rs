@@ -327,7 +327,7 @@ impl ReceiveHalf {
     #[inline]
     fn counts(&self) -> Counted {
         let before = self.counted;
-        let (charge, held) = (FLOW_BYTES + self.data.memory_bytes(), self.data.held_bytes() as u64);
+        let (charge, held) = (self.memory_bytes(), self.data.held_bytes() as u64);
         // flow.md R-35: who has ended counts with all that was sent.
         let received = before.received.max(self.data.reached()).max(self.final_sent.unwrap_or(0));
         let consumed = before.consumed.max(self.data.consumed().min(received));
@@ -338,6 +338,12 @@ impl ReceiveHalf {
             return Counted { received, consumed: received, given_up, charge, held };
         }
         Counted { received, consumed, given_up, charge, held }
+    }
+
+    /// Memory of it, in bytes.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        FLOW_BYTES + self.data.memory_bytes() + self.playing_bytes()
     }
 
     /// True if all that will ever be sent of it is known.

@@ -8,6 +8,7 @@ use crate::requirements::Requirements;
 use crate::selector::Contradiction;
 use bytes::Bytes;
 use core::time::Duration;
+use uts_functions::playout::Timing;
 
 /// Options for opening a flow.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +65,9 @@ pub struct MessageOptions {
     /// profile's detection lets that through and the receiver takes it; the receiver is told.
     /// `None` = what the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
     pub checksum_len: Option<u32>,
+    /// Age of what it carries, where a profile has playout: its media time is so much before it is
+    /// handed over. Under any other profile it says nothing.
+    pub age: Duration,
     /// It passes all other data of its flow, and arrives although the flow's credit is used up
     /// (`uts.expedited=on` at both ends; ISO 8073 section 6.11). It has at most 16 bytes, and
     /// travels as it is: nothing else that is said here, or by the profile, changes anything about
@@ -205,6 +209,19 @@ pub enum Read {
         message: Bytes,
         /// Number of its bytes, from the first on, that are as they were sent.
         right_bytes: u64,
+    },
+    /// A message that was handed over in its time, where a profile has playout.
+    Timed {
+        /// The message.
+        message: Bytes,
+        /// When it was made, and how it was handed over.
+        timing: Timing,
+    },
+    /// Messages are missing here, in the order of the media, where a profile has playout: they were
+    /// lost, were given up, or came too late. What is shown instead is up to the application.
+    Missing {
+        /// Positions that they took: one for each byte, and one for each message.
+        positions: u64,
     },
     /// The flow has ended.
     End,

@@ -9,6 +9,7 @@ pub(in crate::connection) mod interface;
 pub(in crate::connection) mod outgoing;
 
 mod order;
+mod playing;
 
 use self::incoming::{Counted, Incoming};
 use self::order::{Order, Turn};
@@ -224,6 +225,7 @@ impl Flows {
                 free_limit: first,
                 lines: None,
                 asking: None,
+                playing: None,
                 expedited: None,
                 reset: None,
                 stop: None,
@@ -282,9 +284,7 @@ impl Flows {
     pub fn counts_are_right(&self) -> bool {
         let charges = self.table.values().map(|flow| flow.receive.counted.charge).sum::<usize>();
         let held = self.table.values().map(|flow| flow.send.held).sum::<usize>();
-        let is_so = |flow: &Flow| {
-            flow.receive.counted.charge == incoming::FLOW_BYTES + flow.receive.data.memory_bytes()
-        };
+        let is_so = |flow: &Flow| flow.receive.counted.charge == flow.receive.memory_bytes();
         charges == self.incoming.charge_of_flows()
             && held == self.outgoing.held()
             && self.table.values().all(|flow| is_so(flow))
@@ -432,6 +432,13 @@ impl Flows {
         }
     }
 
+    /// Works out anew when something is due of the flows of a group.
+    pub fn update_alarms_of(&mut self, group: u8) {
+        let is_in = |flow: &Flow| flow.receive.group == group && flow.receive.playing.is_some();
+        let ids: Vec<u32> = self.table.iter().filter(|(_, flow)| is_in(flow)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.update_alarm(id));
+    }
+
     fn relist_alarm(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {
         let alarms = self.alarms.get_or_insert_default();
         if let Some(at) = before {
@@ -531,7 +538,7 @@ impl Flows {
     /// mechanism keeps the order.
     pub fn tell_readers(&mut self, group: u8, events: &mut VecDeque<Event>) {
         for (id, flow) in &mut self.table {
-            if flow.receive.group == group && flow.receive.data.holds_anything() {
+            if flow.receive.group == group && flow.receive.holds_anything() {
                 flow.receive.tell_reader(*id, events);
             }
         }
@@ -636,9 +643,8 @@ impl Flows {
 
     /// True if something has arrived that the application has not taken.
     pub fn has_unread(&self) -> bool {
-        let is_unread = |r: &ReceiveHalf| {
-            r.has_expedited() || !r.is_done && (r.data.holds_anything() || r.data.is_complete())
-        };
+        let is_unread =
+            |r: &ReceiveHalf| r.has_expedited() || !r.is_done && (r.holds_anything() || r.data.is_complete());
         !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
     }
 
@@ -646,7 +652,7 @@ impl Flows {
         let flows: usize = self
             .table
             .values()
-            .map(|f| size_of::<Flow>() + 16 + f.send.heap_bytes() + f.receive.data.heap_bytes())
+            .map(|f| size_of::<Flow>() + 16 + f.send.heap_bytes() + f.receive.heap_bytes())
             .sum();
         flows
             + self.alarms.as_ref().map_or(0, |alarms| size_of_val(&**alarms) + alarms.len() * 32)

@@ -228,7 +228,7 @@ impl Ways {
                 return Err(CloseReason::Protocol(format!("flow {}: too many gaps", skip.flow)));
             }
         }
-        self.tell_reader(skip.flow);
+        self.tell_reader(now, skip.flow);
         self.consumed(now, skip.flow);
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Ways {
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(id)));
         }
-        self.tell_reader(id);
+        self.tell_reader(now, id);
         self.flows.note_received(id);
         self.keeps_to_credit()?;
         self.consumed(now, id);

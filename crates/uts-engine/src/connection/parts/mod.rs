@@ -248,7 +248,9 @@ impl Parts {
     /// A frame that a packet brought goes to its part. Each kind has one.
     pub fn read<'f>(&mut self, at: &Arrived, frame: &'f Frame<'f>, ways: &mut Ways) -> Reading<'f> {
         match frame {
-            Frame::Data(_) | Frame::Messages(_) | Frame::Order(_) => self.data.read(at, frame, ways),
+            Frame::Data(_) | Frame::Messages(_) | Frame::Order(_) | Frame::MediaTime(_) => {
+                self.data.read(at, frame, ways)
+            }
             Frame::Ack(_) | Frame::Repaired(_) => self.report.read(at, frame, ways),
             Frame::Credit(_)
             | Frame::ConnectionCredit(_)

@@ -9,6 +9,7 @@ use core::ops::Range;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection, Verdict};
+use uts_functions::playout::Clock;
 use uts_functions::protection::Protection;
 use uts_functions::rate::{self, RateControl as _, Watch};
 use uts_functions::{Choice, Function, Profile, Time};
@@ -29,6 +30,8 @@ pub(crate) struct Inbound {
     /// The epoch of the last packet, and whether it came in an envelope. Another such one is no
     /// news for the exchange of mechanisms.
     pub heard_of: Option<(u32, bool)>,
+    /// The sender's clock, as it reads here, where messages say when they were made.
+    pub clock: Clock,
     /// Meter of the rate of arrivals for the sender, if there is one, and the choice that it was
     /// built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
@@ -88,6 +91,7 @@ impl Inbound {
             presentations: Vec::new(),
             flow_epochs: [0; GROUPS_MAX],
             heard_of: None,
+            clock: Clock::default(),
             watch: None,
         };
         inbound.keep_presentation(&stack);
@@ -154,11 +158,6 @@ impl Inbound {
     /// The newest open epoch of a group.
     pub fn newest(&self, group: u8) -> Option<&ReceiveStack> {
         self.stacks.iter().rev().find(|s| s.group == group)
-    }
-
-    /// The newest open epoch of a group, to change.
-    pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
-        self.stacks.iter_mut().rev().find(|s| s.group == group)
     }
 
     /// Takes mask, cipher and checksum off a packet that came by this connection's id, in place.

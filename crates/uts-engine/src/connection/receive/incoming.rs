@@ -370,6 +370,7 @@ impl Ways {
             return Err(CloseReason::Protocol(what));
         }
         receive.follow_demand(stack);
+        receive.follow_playout(stack);
         if sent_free && !receive.is_free() {
             // It left before its sender needed credit.
             receive.free_limit = receive.free_limit.max(receive.free_bound());
@@ -431,7 +432,7 @@ impl Ways {
                     self.stats.dropped_overrun += 1;
                 }
                 self.flows.note_received(data.flow);
-                self.tell_reader(data.flow);
+                self.tell_reader(at.now, data.flow);
                 return Ok(());
             }
             None => {
@@ -465,7 +466,7 @@ impl Ways {
                 if !repeats {
                     receive.data.limit_gaps(GAPS_MAX);
                 }
-                self.tell_reader(data.flow);
+                self.tell_reader(at.now, data.flow);
                 self.flows.note_received(data.flow);
                 self.keeps_to_credit()?;
                 self.consumed(at.now, data.flow);
@@ -491,14 +492,32 @@ impl Ways {
         Ok(())
     }
 
+    /// A message says when it was made.
+    pub(in crate::connection) fn on_media_time(
+        &mut self,
+        index: usize,
+        media: &frame::MediaTime,
+    ) -> Result<(), CloseReason> {
+        let counts = self.place(index, media.flow)?.is_some_and(|placed| placed.counts);
+        let receive = self.flows.get_mut(media.flow).map(|flow| &mut flow.receive).filter(|_| counts);
+        if let Some(receive) = receive.filter(|receive| media.start < receive.limit()) {
+            receive.note_media_time(media);
+            self.flows.note_received(media.flow);
+        }
+        Ok(())
+    }
+
     /// The sender has put this epoch to use: what asks for missing data is what its profile says,
     /// also where nothing new comes.
     pub(in crate::connection) fn follow_demands(&mut self, epoch: u32) {
         let stack = self.inbound.as_ref().and_then(|i| i.stacks.iter().find(|s| s.epoch == epoch));
         let Some(stack) = stack else { return };
+        let group = stack.group;
         for (_, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.receive.group == stack.group) {
             flow.receive.follow_demand(stack);
+            flow.receive.follow_playout(stack);
         }
+        self.flows.update_alarms_of(group);
     }
 
     /// Looks for what is missing of a flow, where a mechanism here asks for it.
@@ -510,13 +529,6 @@ impl Ways {
             self.feedback.insert(Topic::Missing(id));
         }
         self.flows.update_alarm(id);
-    }
-
-    /// Tells the application once that a flow has something to read.
-    pub(in crate::connection) fn tell_reader(&mut self, id: u32) {
-        if let Some(flow) = self.flows.get_mut(id) {
-            flow.receive.tell_reader(id, &mut self.events);
-        }
     }
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.

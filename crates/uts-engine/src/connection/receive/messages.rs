@@ -181,7 +181,7 @@ impl Ways {
             self.consumed(at.now, messages.flow);
             self.look_for_missing(at.now, messages.flow);
         }
-        self.tell_reader(messages.flow);
+        self.tell_reader(at.now, messages.flow);
         Ok(())
     }
 

@@ -52,6 +52,7 @@ impl Ways {
                 demand.is_edge &= !leaves_gap;
             }
             Frame::Order(order) => self.add(demand, order.flow, None, MARK_BYTES),
+            Frame::MediaTime(media) => self.add(demand, media.flow, None, MARK_BYTES),
             Frame::Credit(frame::Credit { flow, .. })
             | Frame::ResetFlow(frame::ResetFlow { flow, .. })
             | Frame::StopFlow(frame::StopFlow { flow, .. })

@@ -33,6 +33,8 @@ pub struct Stats {
     pub messages_expired: u64,
     /// Beyond the rate of their flow, and thrown away before they were a part of it.
     pub messages_discarded: u64,
+    /// Came too late to be handed over in their time.
+    pub messages_late: u64,
     pub timeouts: u64,
     pub exchanges: u64,
     pub dropped_malformed: u64,

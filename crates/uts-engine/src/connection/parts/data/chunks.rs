@@ -3,7 +3,10 @@
 use super::super::super::packet::DATA_ROOM_MIN_BYTES;
 use super::{Cargo, Written};
 use crate::bug::bug;
-use uts_wire::frame::{DataFlags, Frame, Order, data_header_len, emit_data_header};
+use uts_wire::frame::{DataFlags, Frame, MediaTime, Order, data_header_len, emit_data_header};
+
+/// Bytes of what a message says of when it was made, at most: type, flow, position, time.
+const MEDIA_TIME_BYTES_MAX: usize = 17;
 
 /// Bytes of what a message says it waits for, at most: type, flow, position, distance, length.
 const ORDER_BYTES_MAX: usize = 33;
@@ -24,6 +27,7 @@ impl Cargo<'_, '_> {
         // A repeat's position is smaller than what was sent, so its field is not longer.
         let position = send.buffer.sent();
         let order_bytes = if stack.layout.orders { ORDER_BYTES_MAX } else { 0 };
+        let order_bytes = order_bytes + if stack.layout.times { MEDIA_TIME_BYTES_MAX } else { 0 };
         let header_bytes = data_header_len(flow, Some(position), None) + order_bytes;
         if room < header_bytes + length_bytes + 1 || (packet.shape.has_data && room < DATA_ROOM_MIN_BYTES) {
             return Written::NoRoom;
@@ -42,6 +46,8 @@ impl Cargo<'_, '_> {
         if !chunk.repeat {
             gate.on_sent(send);
         }
+        let media = send.rare.as_ref().filter(|_| stack.layout.times && chunk.begin);
+        let media = media.and_then(|rare| rare.media.get(&chunk.range.start).copied());
         let after = send.rare.as_ref().filter(|_| stack.layout.orders && chunk.begin);
         let tolerant = if stack.layout.tolerates { send.tolerant_bytes(&chunk) } else { 0 };
         let after = after.and_then(|rare| rare.orders.get(&chunk.range.start).cloned());
@@ -63,6 +69,9 @@ impl Cargo<'_, '_> {
             end: chunk.end,
             presented: chunk.presented,
         };
+        if let Some(micros) = media {
+            Frame::MediaTime(MediaTime { flow, start: chunk.range.start, micros }).emit(packet.out);
+        }
         if let Some(after) = after {
             Frame::Order(Order { flow, start: chunk.range.start, after }).emit(packet.out);
         }

@@ -18,7 +18,7 @@ impl Cargo<'_, '_> {
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
         let spare = flows.outgoing.spare();
         let send = &mut flows.get_mut(flow)?.send;
-        if stack.layout.orders || stack.layout.tolerates {
+        if stack.layout.orders || stack.layout.times || stack.layout.tolerates {
             return None;
         }
         let limit = gate.limit(send).min(send.within(spare));

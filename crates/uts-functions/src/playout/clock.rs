@@ -1,0 +1,135 @@
+//! The sender's clock, as it reads here. Neither end knows the other's clock: the quickest of the
+//! messages that came lately stands for the way itself.
+
+use crate::time::Time;
+use core::time::Duration;
+
+/// The quickest way is that of the last so many seconds: clocks that drift apart by 200 parts in a
+/// million have done so by 1.6 ms.
+const SECONDS: usize = 8;
+
+/// A time by the sender's clock, in microseconds from an instant that is the same for all flows of
+/// a connection. Only differences mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MediaTime(i64);
+
+impl MediaTime {
+    /// So many microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        MediaTime(micros)
+    }
+
+    /// The same as a number of microseconds.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Time that has passed since another; zero if it is not.
+    pub fn since(self, earlier: MediaTime) -> Duration {
+        let micros = self.0.saturating_sub(earlier.0);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
+    /// The media time of what was made so long before `now`, by the clock of this end, as it
+    /// travels: modulo 2^32 (packets.md P-64).
+    pub const fn on_the_wire(now: Time, age: Duration) -> u32 {
+        let micros = (now.as_nanos() / 1000) as u32;
+        micros.wrapping_sub(age.as_micros() as u32)
+    }
+}
+
+/// Time from the making of something to its arrival, by two clocks that nobody has compared, in
+/// microseconds.
+pub(super) type Transit = i64;
+
+/// The clock of the sender of a connection, as it is seen here. It outlives every mechanism.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    /// The last media time that came.
+    last: Option<MediaTime>,
+    /// The last second in which something came.
+    second: u64,
+    /// The quickest of a second.
+    quickest: [Option<(u64, Transit)>; SECONDS],
+}
+
+impl Clock {
+    /// A media time as it travelled: the one nearest to the last (playout.md R-1).
+    pub fn read(&mut self, wire: u32) -> MediaTime {
+        let last = self.last.unwrap_or(MediaTime(wire.into()));
+        let step = wire.wrapping_sub(last.0 as u32).cast_signed();
+        let time = MediaTime(last.0.saturating_add(step.into()));
+        self.last = Some(time);
+        time
+    }
+
+    /// A message has come whole. Says how long it was on its way. (playout.md R-2)
+    pub(super) fn on_arrival(&mut self, now: Time, media: MediaTime) -> Transit {
+        let transit = micros(now).saturating_sub(media.0);
+        self.second = now.as_nanos() / 1_000_000_000;
+        let place = &mut self.quickest[(self.second % SECONDS as u64) as usize];
+        match place {
+            Some((second, quickest)) if *second == self.second => *quickest = transit.min(*quickest),
+            _ => *place = Some((self.second, transit)),
+        }
+        transit
+    }
+
+    /// The quickest way lately.
+    pub(super) fn quickest(&self) -> Transit {
+        let is_recent = |(second, _): &&(u64, Transit)| second + SECONDS as u64 > self.second;
+        let recent = self.quickest.iter().flatten().filter(is_recent);
+        recent.map(|(_, transit)| *transit).min().unwrap_or(0)
+    }
+
+    /// The way is another: only what came in the last second tells how quick it is
+    /// (playout.md R-3).
+    pub(super) fn begin_anew(&mut self) {
+        let last = self.second;
+        for place in &mut self.quickest {
+            place.take_if(|(second, _)| *second < last);
+        }
+    }
+}
+
+/// An instant of this end, in microseconds.
+pub(super) fn micros(time: Time) -> i64 {
+    (time.as_nanos() / 1000) as i64
+}
+
+/// The instant of so many microseconds.
+pub(super) fn instant(micros: i64) -> Time {
+    Time::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_time_goes_on_beyond_its_bits_in_both_directions() {
+        let mut clock = Clock::default();
+        let first = clock.read(u32::MAX - 10);
+        let second = clock.read(20);
+        assert_eq!(second.as_micros() - first.as_micros(), 31);
+        assert_eq!(clock.read(u32::MAX - 10), first);
+        for _ in 0..100_000 {
+            clock.read(clock.last.expect("read").0 as u32 ^ (1 << 31));
+        }
+    }
+
+    #[test]
+    fn the_quickest_way_is_that_of_the_last_seconds() {
+        let mut clock = Clock::default();
+        let mut at = |ms: u64, transit: i64| {
+            let now = Time::from_millis(ms);
+            clock.on_arrival(now, MediaTime(micros(now) - transit));
+            clock.quickest()
+        };
+        assert_eq!(at(0, 500), 500);
+        assert_eq!(at(10, 300), 300);
+        assert_eq!(at(7900, 900), 300);
+        assert_eq!(at(8100, 700), 700);
+        assert_eq!(at(60_000, 5000), 5000);
+    }
+}
