@@ -5,7 +5,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use uts_end::output;
-use uts_lab::program::{self, Called, Command};
+use uts_lab::program::{self, Command};
 
 /// Compare transports on emulated paths.
 #[derive(Debug, Parser)]
@@ -18,7 +18,7 @@ struct Arguments {
 fn main() -> ExitCode {
     output::name("uts-lab");
     match output::parse::<Arguments>() {
-        Ok(arguments) => program::run(arguments.command, Called { name: "uts-lab", prefix: &[] }),
+        Ok(arguments) => program::run(arguments.command),
         Err(status) => status,
     }
 }

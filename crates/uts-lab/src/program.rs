@@ -1,8 +1,6 @@
-//! The laboratory as commands, for the programs `uts-lab` and `uts lab`.
+//! The laboratory as commands of the program `uts-lab`.
 
 use crate::cmd;
-pub use crate::cmd::Called;
-pub use crate::cmd::router::Arguments as RouterArguments;
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -42,8 +40,8 @@ pub enum Command {
 }
 
 /// Runs a command, tells what went wrong, and gives the exit status.
-pub fn run(command: Command, called: Called) -> ExitCode {
-    match carry_out(command, called) {
+pub fn run(command: Command) -> ExitCode {
+    match carry_out(command) {
         Ok(status) => output::status(status),
         // It has been noted, and told if that is of use.
         Err(error) if error.is::<Lost>() => output::status(0),
@@ -60,19 +58,19 @@ pub fn run(command: Command, called: Called) -> ExitCode {
 const FAILED: u8 = 1;
 
 /// The exit status.
-fn carry_out(command: Command, called: Called) -> Result<u8> {
+fn carry_out(command: Command) -> Result<u8> {
     let done = match command {
-        Command::Run(arguments) => return cmd::run::run(&arguments, called),
-        Command::Reproduce(arguments) => return cmd::reproduce::run(&arguments, called),
-        Command::Merge(arguments) => return cmd::merge::run(&arguments, called),
-        Command::Doctor(arguments) => return cmd::doctor::run(&arguments, called).map(status),
+        Command::Run(arguments) => return cmd::run::run(&arguments),
+        Command::Reproduce(arguments) => return cmd::reproduce::run(&arguments),
+        Command::Merge(arguments) => return cmd::merge::run(&arguments),
+        Command::Doctor(arguments) => return cmd::doctor::run(&arguments).map(status),
         Command::Router(arguments) => return cmd::router::run(arguments),
         Command::List(arguments) => cmd::list::run(&arguments),
         Command::Report(arguments) => cmd::report::run(arguments),
         Command::Set(arguments) => cmd::set::run(&arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
-        Command::Demo(arguments) => cmd::demo::run(arguments, called),
-        Command::Live(arguments) => cmd::live::run(&arguments, called),
+        Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::Live(arguments) => cmd::live::run(&arguments),
         Command::End(arguments) => cmd::end::run(arguments),
         Command::LiveEnd(arguments) => cmd::live::end(&arguments),
     };

@@ -96,14 +96,14 @@ pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
-    FlowOptions, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow,
-    Tried, UnevenMessages,
+    FlowOptions, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow, Tried,
+    UnevenMessages,
 };
-/// Counts and bounds of what a process holds for its peers.
-pub use uts_ledger as ledger;
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+/// Counts and bounds of what a process holds for its peers.
+pub use uts_ledger as ledger;
 pub use uts_units::printable;
 
 /// The guide's programs compile.

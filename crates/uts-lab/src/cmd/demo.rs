@@ -2,7 +2,6 @@
 
 mod tcp;
 
-use super::Called;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -65,7 +64,7 @@ enum Compared {
 ///
 /// # Errors
 /// See [`uts_demo::run`].
-pub fn run(arguments: Arguments, called: Called) -> Result<()> {
+pub fn run(arguments: Arguments) -> Result<()> {
     let stop = signals::end_flag().context("cannot catch signals")?;
     let uts = match arguments.uts {
         Some(uts) => uts,
@@ -78,7 +77,7 @@ pub fn run(arguments: Arguments, called: Called) -> Result<()> {
         out: arguments.out,
         uts,
         seed: arguments.seed,
-        against: against(arguments.against, arguments.no_comparison, called)?,
+        against: against(arguments.against, arguments.no_comparison)?,
         quick: arguments.quick,
         patience: Duration::from_secs(arguments.patience.into()),
         command: command_line(),
@@ -88,13 +87,13 @@ pub fn run(arguments: Arguments, called: Called) -> Result<()> {
 
 /// # Errors
 /// TCP is asked for, and cannot be.
-fn against(asked: Option<Compared>, nothing: bool, called: Called) -> Result<Against> {
+fn against(asked: Option<Compared>, nothing: bool) -> Result<Against> {
     if nothing {
         return Ok(Against::Nothing);
     }
     let tcp = match asked {
         Some(Compared::Fixed) => return Ok(Against::Fixed),
-        Some(Compared::Tcp) | None => tcp::KernelTcp::new(called),
+        Some(Compared::Tcp) | None => tcp::KernelTcp::new(),
     };
     match tcp {
         Ok(tcp) => Ok(Against::Other(Box::new(tcp))),

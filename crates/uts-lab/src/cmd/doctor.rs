@@ -1,6 +1,5 @@
 //! `uts-lab doctor`.
 
-use super::Called;
 use super::print_line;
 use crate::doctor;
 use crate::worlds::ends::Programs;
@@ -19,10 +18,9 @@ pub struct Arguments {
 ///
 /// # Errors
 /// This program does not know where it is.
-pub fn run(arguments: &Arguments, called: Called) -> Result<bool> {
+pub fn run(arguments: &Arguments) -> Result<bool> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let end: Vec<&str> = called.words("end");
-    let findings = doctor::examine(&Programs::new(program, &end));
+    let findings = doctor::examine(&Programs::new(program, &["end"]));
     for finding in &findings {
         if arguments.json {
             print_line(&serde_json::to_string(finding)?)?;

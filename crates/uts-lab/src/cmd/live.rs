@@ -1,6 +1,6 @@
 //! `uts-lab live`, and the ends that it starts.
 
-use super::{Called, print_line};
+use super::print_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The port is taken, or the hosts cannot be made.
-pub fn run(arguments: &Arguments, called: Called) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let stop = signals::end_flag().context("cannot catch signals")?;
     let world = match arguments.no_tcp {
         true => World::Relay("--no-tcp".to_owned()),
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<()> {
     if let World::Relay(why) = &world {
         super::tell_line(format_args!("compared with a fixed profile, and not with TCP: {why}"));
     }
-    let command = called.words("live-end").into_iter().map(str::to_owned).collect();
+    let command = vec!["live-end".to_owned()];
     let live = Live::start(LiveConfig {
         port: arguments.port,
         seed: arguments.seed,

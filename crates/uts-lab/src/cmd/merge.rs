@@ -1,7 +1,6 @@
 //! `uts-lab merge`.
 
-use super::Called;
-use super::{print_line, tell_line};
+use super::{PROGRAM, print_line, tell_line};
 use crate::experiment::measures::measures;
 use anyhow::Result;
 use clap::Args;
@@ -32,7 +31,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// The directories do not go together, or the whole cannot be written.
-pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
+pub fn run(arguments: &Arguments) -> Result<u8> {
     let merged = merge(&arguments.out, &arguments.from, measures)?;
     for (run, why) in &merged.damaged {
         tell_line(format_args!("damaged  {}: {why}", run.display()));
@@ -43,7 +42,7 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let out = arguments.out.display();
     if merged.missing.len() > NAMED_MAX {
         let more = merged.missing.len() - NAMED_MAX;
-        tell_line(format_args!("missing  {more} more; {} list {out} shows them", called.name));
+        tell_line(format_args!("missing  {more} more; {} list {out} shows them", PROGRAM));
     }
     if merged.others > 0 {
         print_line(&format!("left out {} runs that the experiment does not name", merged.others))?;
@@ -55,7 +54,7 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
         counts.into_iter().chain([(merged.missing.len(), "not run")]).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
     print_line(&format!("{out}: {}", counts.join(", ")))?;
-    print_line(&format!("report: {} report {out}", called.name))?;
+    print_line(&format!("report: {} report {out}", PROGRAM))?;
     let went_wrong = count(RunStatus::Failed) + count(RunStatus::Invalid) + merged.missing.len();
     Ok(u8::from(went_wrong > 0))
 }

@@ -16,18 +16,5 @@ pub mod set;
 
 use uts_end::output::{print_line, tell_line};
 
-/// Words by which the laboratory was called.
-#[derive(Clone, Copy, Debug)]
-pub struct Called {
-    /// As people write it: `uts lab`, or `uts-lab`.
-    pub name: &'static str,
-    /// Words between the program and its command: `lab`, or nothing.
-    pub prefix: &'static [&'static str],
-}
-
-impl Called {
-    /// The words that make this program carry out one of the laboratory's commands.
-    pub fn words(self, command: &'static str) -> Vec<&'static str> {
-        self.prefix.iter().copied().chain([command]).collect()
-    }
-}
+/// Name of the program, as people write it.
+const PROGRAM: &str = "uts-lab";

@@ -1,7 +1,6 @@
 //! `uts-lab reproduce`.
 
-use super::Called;
-use super::{print_line, tell_line};
+use super::{PROGRAM, print_line, tell_line};
 use crate::names::unknown;
 use crate::progress::Milestones;
 use anyhow::{Context, Result, anyhow, bail};
@@ -67,7 +66,7 @@ pub struct Arguments {
 /// # Errors
 /// There is no such paper or place; the directory cannot be written; the published values cannot be
 /// read.
-pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
+pub fn run(arguments: &Arguments) -> Result<u8> {
     let papers = uts_papers::papers();
     if arguments.list {
         return list(&papers).map(|()| 0);
@@ -76,9 +75,9 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let stop = signals::end_flag().context("cannot catch signals")?;
     let mut reports = Vec::new();
     for paper in chosen {
-        let Some(report) = reproduce(paper, arguments, called, &stop)? else {
+        let Some(report) = reproduce(paper, arguments, &stop)? else {
             if !arguments.quiet {
-                tell_line(format_args!("{}: interrupted; the same command continues", called.name));
+                tell_line(format_args!("{}: interrupted; the same command continues", PROGRAM));
             }
             return Ok(INTERRUPTED);
         };
@@ -133,7 +132,6 @@ fn chosen<'p>(arguments: &Arguments, papers: &'p [Paper]) -> Result<Vec<&'p Pape
 fn reproduce(
     paper: &Paper,
     arguments: &Arguments,
-    called: Called,
     stop: &AtomicBool,
 ) -> Result<Option<Report>> {
     let reference = match &arguments.reference {
@@ -177,7 +175,7 @@ fn reproduce(
         write_picture(&dir, &format!("{}{}", figure.place, figure.part), &figure.picture.svg())?;
     }
     let judged = judge(&reference, &conclusion.findings, |item| is_wanted(&item.place))?;
-    let mut command = format!("{} reproduce {}", called.name, paper.name);
+    let mut command = format!("{} reproduce {}", PROGRAM, paper.name);
     if !arguments.figure.is_empty() {
         command.push_str(&format!(" --figure {}", arguments.figure.join(",")));
     }

@@ -1,7 +1,6 @@
 //! `uts-lab run`.
 
-use super::Called;
-use super::{print_line, tell_line};
+use super::{PROGRAM, print_line, tell_line};
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::runner::{self, Only, RunConfig, Summary};
 use crate::shard::Shard;
@@ -54,7 +53,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// The file is wrong, or the directory cannot be written.
-pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
+pub fn run(arguments: &Arguments) -> Result<u8> {
     let experiment = Experiment::load(&arguments.file)?;
     if arguments.dry_run {
         super::list::print_plan(&experiment, &arguments.world, &arguments.only, arguments.shard)?;
@@ -69,14 +68,14 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
         retry: arguments.retry,
         jobs: arguments.jobs.map(usize::from),
         quiet: arguments.quiet,
-        programs: Programs::new(program, &called.words("end")),
+        programs: Programs::new(program, &["end"]),
         control: true,
         out,
     };
     // What runs ends in order.
     let stop = signals::end_flag().context("cannot catch signals")?;
     let summary = runner::run(&experiment, &config, &stop)?;
-    tell(&summary, arguments, &config, called);
+    tell(&summary, arguments, &config);
     Ok(status(&summary))
 }
 
@@ -91,7 +90,7 @@ fn default_out(arguments: &Arguments) -> PathBuf {
     PathBuf::from("lab-out").join(name)
 }
 
-fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Called) {
+fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig) {
     let say = |line: String| {
         if !arguments.quiet {
             // Where it is lost the directory has it, and the exit status says so.
@@ -124,9 +123,9 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
     if summary.interrupted && arguments.quiet {
         // Whoever has ended it knows.
     } else if summary.interrupted {
-        tell_line(format_args!("{}: interrupted; the same command continues", called.name));
+        tell_line(format_args!("{}: interrupted; the same command continues", PROGRAM));
     } else {
-        say(format!("report: {} report {}", called.name, config.out.display()));
+        say(format!("report: {} report {}", PROGRAM, config.out.display()));
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Programs {
 
 impl Programs {
     /// This program runs the ends that come with the lab, with these arguments first, as
-    /// `uts lab end`.
+    /// `uts-lab end`.
     pub fn new(program: PathBuf, arguments: &[&str]) -> Self {
         let mut own: Vec<OsString> = vec![program.into_os_string()];
         own.extend(arguments.iter().map(OsString::from));

@@ -1,6 +1,5 @@
 //! The kernel's TCP on the demonstration's path: between two hosts of network namespaces.
 
-use crate::cmd::Called;
 use crate::control::Controls;
 use crate::experiment::file::Experiment;
 use crate::experiment::outcome::{Outcome, RunError};
@@ -26,9 +25,9 @@ impl KernelTcp {
     ///
     /// # Errors
     /// The machine permits no namespaces, and the command that would permit them.
-    pub fn new(called: Called) -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        Ok(KernelTcp(RouterWorld::new(Programs::new(program, &called.words("end")))?))
+        Ok(KernelTcp(RouterWorld::new(Programs::new(program, &["end"]))?))
     }
 }
 
