@@ -1,6 +1,7 @@
 //! What an endpoint tells its application.
 
 use core::time::Duration;
+use std::io;
 use std::net::SocketAddr;
 use uts_functions::{Function, Profile};
 
@@ -182,6 +183,7 @@ pub enum CloseReason {
         /// What it did meanwhile.
         tried: Tried,
         /// What it was told first.
+        #[source]
         said: Box<CloseReason>,
     },
     /// TLS failed: identity not accepted, no common cipher …
@@ -208,6 +210,21 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// The kind of error of input and output that is like it.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            CloseReason::Local { .. } => io::ErrorKind::NotConnected,
+            CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
+            CloseReason::IdleTimeout(_)
+            | CloseReason::HandshakeTimeout { .. }
+            | CloseReason::Unconfirmed { .. } => io::ErrorKind::TimedOut,
+            CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
+            CloseReason::Version { .. } => io::ErrorKind::Unsupported,
+            CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
+            CloseReason::Reset => io::ErrorKind::ConnectionReset,
+        }
+    }
+
     /// Whether the same may succeed if it is tried again: what ended the connection was the path,
     /// or a peer that is away or busy. False where an end has decided (it closed, refused, does not
     /// trust the other) or cannot do otherwise (its version, a broken protocol).
@@ -224,6 +241,12 @@ impl CloseReason {
             | CloseReason::Protocol(_)
             | CloseReason::Refused(_) => false,
         }
+    }
+}
+
+impl From<CloseReason> for io::Error {
+    fn from(reason: CloseReason) -> Self {
+        io::Error::new(reason.kind(), reason)
     }
 }
 

@@ -156,6 +156,19 @@ const fn at_least_one(amount: usize) -> usize {
 }
 
 /// Account of what is held, and by whom. Clones are the same ledger.
+///
+/// ```
+/// use uts::ledger::{Budget, Ledger, Resource};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ledger = Ledger::of_server(&Budget::of_process());
+/// let payer = ledger.payer("SHA256:…");
+/// let charge = payer.charge(Resource::Memory, 64 << 10)?;
+/// assert_eq!(charge.amount(), 64 << 10);
+/// // Dropped, it is given back.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
 

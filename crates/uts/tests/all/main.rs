@@ -7,6 +7,7 @@ mod carrier;
 mod common;
 mod connections;
 mod ends;
+mod errors;
 mod flows;
 mod listeners;
 mod liveness;
