@@ -160,14 +160,11 @@ const fn at_least_one(amount: usize) -> usize {
 /// ```
 /// use uts::ledger::{Budget, Ledger, Resource};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ledger = Ledger::of_server(&Budget::of_process());
 /// let payer = ledger.payer("SHA256:…");
-/// let charge = payer.charge(Resource::Memory, 64 << 10)?;
-/// assert_eq!(charge.amount(), 64 << 10);
+/// let charge = payer.charge(Resource::Memory, 4096).expect("there is room");
+/// assert_eq!(charge.amount(), 4096);
 /// // Dropped, it is given back.
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
