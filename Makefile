@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package c clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -88,6 +88,15 @@ doc: setup ## Build the documentation of all crates, private parts included, int
 
 package: setup ## Build a Debian package with manual, completions and units of systemd into target/package (needs cargo-deb)
 	@scripts/package
+
+python: setup target/python/venv/made ## Build a wheel with the library inside into target/python: docs/python.md
+	@scripts/python-wheel
+
+# Python with what ours needs, which `make test` takes as well once it is there.
+target/python/venv/made: python/pyproject.toml
+	python3 -m venv target/python/venv
+	target/python/venv/bin/pip install --quiet --disable-pip-version-check cffi==2.1.1 setuptools==80.9.0
+	@touch $@
 
 c: setup ## Build the library for C and install it with uts.h and uts.pc under DESTDIR and PREFIX (/usr/local): docs/c.md
 	@scripts/c-library

@@ -19,8 +19,9 @@
  *
  * Threads. A context has a thread of its own, which carries its connections while no call is made. Any
  * function may be called from any thread. Of a flow, one thread may send and another receive at once; two
- * in the same call with the same handle are UTS_EBUSY. uts_close wakes who waits with that handle. Handles
- * do not live through fork: a child makes a context of its own. No function is for signal handlers.
+ * that send, or that receive, are UTS_EBUSY, and so are two in the same call with any other handle.
+ * uts_close wakes who waits with that handle. Signals of the process go to the program's threads alone.
+ * Handles do not live through fork: a child makes a context of its own. No function is for signal handlers.
  *
  * Memory. What is handed over is read during the call alone: text ends with a zero and is UTF-8, an
  * address leads to as many bytes as its size says, and nobody changes them meanwhile. What is to be

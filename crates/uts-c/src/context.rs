@@ -8,6 +8,7 @@ use crate::memory::Out;
 use crate::queue::{Queue, uts_entry};
 use crate::waiting::Patience;
 use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -66,6 +67,7 @@ impl Context {
             let _ = tokio::time::timeout(FAREWELL_MAX, told).await;
         };
         let thread = std::thread::Builder::new().name("uts".to_owned()).spawn(move || {
+            block_signals();
             runtime.block_on(carry);
             runtime.shutdown_background();
         });
@@ -111,6 +113,17 @@ impl Context {
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Leaves the process's signals to the threads of the program, whose handlers expect to run there.
+/// Threads that this one starts do the same.
+fn block_signals() {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: the set is filled, and read then.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
     }
 }
 

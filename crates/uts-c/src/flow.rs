@@ -357,7 +357,15 @@ pub unsafe extern "C" fn uts_recv_buffer(
         let chunk = match recv.kept.take() {
             Some(message) => Chunk::Message(message),
             None => {
-                let receiving = recv.inner.recv_chunk(bytes_max);
+                let receiving = async {
+                    loop {
+                        // What is missing has no form here yet: the next message says enough.
+                        match recv.inner.recv_chunk(bytes_max).await {
+                            Ok(Some(Chunk::Missing { .. })) => {}
+                            other => return other,
+                        }
+                    }
+                };
                 let received =
                     wait(&common, uts_operation::UTS_ON_RECV, Patience::of(timeout_ms), receiving)?;
                 received?.ok_or_else(Failure::end)?
@@ -371,7 +379,8 @@ pub unsafe extern "C" fn uts_recv_buffer(
 fn lend(chunk: Chunk) -> Result<uts_buffer> {
     let (position, right, data, is_message) = match chunk {
         Chunk::Bytes(position, bytes) => (position, bytes.len(), bytes, 0),
-        Chunk::Message(message) => (0, message.len(), message, 1),
+        Chunk::Message(message) | Chunk::Timed { message, .. } => (0, message.len(), message, 1),
+        Chunk::Missing { .. } => (0, 0, Bytes::new(), 1),
         Chunk::Damaged { message, right_bytes } => {
             (0, usize::try_from(right_bytes).unwrap_or(usize::MAX).min(message.len()), message, 1)
         }

@@ -147,6 +147,20 @@ impl Default for EndpointConfig {
 }
 
 /// Settings of a connection.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_engine::ConnectionConfig;
+/// use uts_engine::requirements::Requirements;
+///
+/// let config = ConnectionConfig {
+///     requirements: Requirements::bulk(),
+///     idle_timeout: Duration::from_secs(60),
+///     flows_max: 10,
+///     ..ConnectionConfig::default()
+/// };
+/// assert!(config.credit_bytes_max > 0);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionConfig {
     /// Requirements of the application for the data that it sends. At a client, also for the data

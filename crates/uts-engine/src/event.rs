@@ -1,6 +1,7 @@
 //! Events that an endpoint tells its application.
 
 use core::time::Duration;
+use std::io;
 use std::net::SocketAddr;
 use uts_functions::{Function, Profile};
 
@@ -183,6 +184,7 @@ pub enum CloseReason {
         /// Record of what it did meanwhile.
         tried: Tried,
         /// Reason that it was told first.
+        #[source]
         said: Box<CloseReason>,
     },
     /// TLS failed: identity not accepted, no common cipher …
@@ -209,6 +211,21 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// The kind of error of input and output that is like it.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            CloseReason::Local { .. } => io::ErrorKind::NotConnected,
+            CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
+            CloseReason::IdleTimeout(_)
+            | CloseReason::HandshakeTimeout { .. }
+            | CloseReason::Unconfirmed { .. } => io::ErrorKind::TimedOut,
+            CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
+            CloseReason::Version { .. } => io::ErrorKind::Unsupported,
+            CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
+            CloseReason::Reset => io::ErrorKind::ConnectionReset,
+        }
+    }
+
     /// True if the same may succeed if it is tried again: the connection ended for the path's sake,
     /// or because the peer is away or busy. False where an end has decided (it closed, refused,
     /// does not trust the other) or cannot do otherwise (its version, a broken protocol).
@@ -225,6 +242,12 @@ impl CloseReason {
             | CloseReason::Protocol(_)
             | CloseReason::Refused(_) => false,
         }
+    }
+}
+
+impl From<CloseReason> for io::Error {
+    fn from(reason: CloseReason) -> Self {
+        io::Error::new(reason.kind(), reason)
     }
 }
 

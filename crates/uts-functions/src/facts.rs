@@ -5,6 +5,20 @@ use core::time::Duration;
 
 /// Figures of a path in one direction. Everything is measured; a field that was not measured yet
 /// keeps its default.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_functions::{PathFacts, Rate};
+///
+/// let facts = PathFacts {
+///     rtt_min: Duration::from_millis(40),
+///     rtt_smoothed: Duration::from_millis(50),
+///     capacity: Rate::from_bits_per_sec(20_000_000),
+///     samples: 1000,
+///     ..PathFacts::default()
+/// };
+/// assert_eq!(facts.queueing(), Duration::from_millis(10));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathFacts {
     /// Smallest round trip of the last while: the path without queues.

@@ -83,6 +83,15 @@ impl fmt::Debug for Time {
 }
 
 /// A rate in bytes per second.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_functions::Rate;
+///
+/// let rate = Rate::from_delivery(1_000_000, Duration::from_secs(2));
+/// assert_eq!(rate, Rate::from_bits_per_sec(4_000_000));
+/// assert_eq!(rate.bytes_per_sec(), 500_000);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
 

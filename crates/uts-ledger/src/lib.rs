@@ -156,6 +156,16 @@ const fn at_least_one(amount: usize) -> usize {
 }
 
 /// Account of what is held, and by whom. Clones are the same ledger.
+///
+/// ```
+/// use uts::ledger::{Budget, Ledger, Resource};
+///
+/// let ledger = Ledger::of_server(&Budget::of_process());
+/// let payer = ledger.payer("SHA256:…");
+/// let charge = payer.charge(Resource::Memory, 4096).expect("there is room");
+/// assert_eq!(charge.amount(), 4096);
+/// // Dropped, it is given back.
+/// ```
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
 

@@ -17,6 +17,21 @@ use std::time::{Duration, SystemTime};
 const UNSETTLED: Duration = Duration::from_secs(3);
 
 /// The keys of a file.
+///
+/// ```
+/// use uts::{AuthorizedKeys, ClientAuth, Identity};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("authorized_keys");
+/// let key = Identity::generate()?.fingerprint();
+/// std::fs::write(&path, format!("{key} alice\n"))?;
+/// let keys = AuthorizedKeys::load(&path)?;
+/// assert_eq!(keys.name(&key), Some("alice"));
+/// let auth = ClientAuth::Keys(keys);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys {
     keys: BTreeMap<Fingerprint, String>,
@@ -44,6 +59,16 @@ pub enum AuthorizedKeysError {
         /// Fault of the line.
         why: String,
     },
+}
+
+impl From<AuthorizedKeysError> for io::Error {
+    fn from(error: AuthorizedKeysError) -> Self {
+        let kind = match &error {
+            AuthorizedKeysError::Read { source, .. } => source.kind(),
+            AuthorizedKeysError::Line { .. } => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 impl AuthorizedKeys {

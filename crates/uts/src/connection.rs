@@ -18,6 +18,19 @@ use uts_units::printable;
 
 /// A connection to one peer. Clones are handles of the same connection. When the last of them and
 /// the last of its flows is dropped, it is closed with code 0.
+///
+/// ```
+/// # async fn example(connection: uts::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// use uts::{FlowOptions, Requirements};
+///
+/// let one = connection.open_flow(FlowOptions::default()).await?;
+/// let other = connection.open_flow(FlowOptions::requiring(Requirements::messages())).await?;
+/// connection.set_property("connPriority", "10")?;
+/// println!("{:?} there and back", connection.stats().rtt);
+/// connection.close(0, "done").await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Connection(Arc<ConnectionRef>);
 
@@ -34,6 +47,18 @@ struct ConnectionRef {
 }
 
 /// Why a property was not changed.
+///
+/// ```
+/// # fn example(connection: uts::Connection) {
+/// use uts::PropertyError;
+///
+/// match connection.set_property("msgLifetime", "soon") {
+///     Err(PropertyError::Property(error)) => println!("no such property, or no such value:
+///     {error}"), Err(PropertyError::Closed(reason)) => println!("too late: {reason}"),
+///     other => println!("{other:?}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PropertyError {
@@ -45,10 +70,35 @@ pub enum PropertyError {
     Contradiction(#[from] Contradiction),
     /// The connection is over.
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(#[source] CloseReason),
+}
+
+impl From<PropertyError> for io::Error {
+    fn from(error: PropertyError) -> Self {
+        let kind = match &error {
+            PropertyError::Property(_) | PropertyError::Contradiction(_) => io::ErrorKind::InvalidInput,
+            PropertyError::Closed(reason) => reason.kind(),
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 /// Events of a connection, in order; see [`Connection::events`].
+///
+/// ```
+/// # async fn example(connection: uts::Connection) {
+/// use uts::{ConnectionEvent, ExchangeEvent};
+///
+/// let mut events = connection.events();
+/// while let Some(event) = events.next().await {
+///     if let ConnectionEvent::Exchange(step) = event
+///         && let ExchangeEvent::Requested { seen, changes, .. } = *step
+///     {
+///         println!("{seen}: {changes}");
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Events(UnboundedReceiver<ConnectionEvent>);
 

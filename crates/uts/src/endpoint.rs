@@ -16,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use uts_engine::requirements::Requirements;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 use uts_units::printable;
 
@@ -24,6 +25,20 @@ use uts_units::printable;
 const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
 
 /// Options for connecting to a server.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts::{ConnectOptions, Identity, NewHost, Requirements, Trust};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut options = ConnectOptions::new(Trust::known_hosts(NewHost::Refuse)?)
+///     .identity(Identity::generate()?)
+///     .requirements(Requirements::interactive())
+///     .service("chat");
+/// options.connection.idle_timeout = Duration::from_secs(60);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Means to recognize the server that is meant.
@@ -79,9 +94,34 @@ impl ConnectOptions {
         self.identity = Some(identity);
         self
     }
+
+    /// Asks this of the connection: [`ConnectionConfig::requirements`].
+    #[must_use]
+    pub fn requirements(mut self, requirements: Requirements) -> Self {
+        self.connection.requirements = requirements;
+        self
+    }
+
+    /// Asks for the service of this name: [`ConnectionConfig::service`].
+    #[must_use]
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.connection.service = name.into();
+        self
+    }
 }
 
 /// Why there is no connection.
+///
+/// ```no_run
+/// # async fn example(options: uts::ConnectOptions) -> std::io::Result<uts::Connection> {
+/// match uts::connect("example.org:4433", options).await {
+///     Err(error) if error.is_worth_retrying() => println!("later: {error}"),
+///     // As an error of input and output, with the kind that is like it.
+///     other => return Ok(other?),
+/// }
+/// # Err(std::io::ErrorKind::TimedOut.into())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -142,6 +182,7 @@ pub enum ConnectError {
         /// Datagrams that the client sent, and packets that came back.
         tried: Tried,
         /// Reason that came instead, not authenticated.
+        #[source]
         said: Box<CloseReason>,
     },
     /// The host has several addresses, and none of them answers.
@@ -164,7 +205,13 @@ pub enum ConnectError {
     Setup(String),
     /// The connection ended before it was established.
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(#[source] CloseReason),
+}
+
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        io::Error::new(error.kind(), error)
+    }
 }
 
 /// Errors of several attempts, in one line.
@@ -184,6 +231,24 @@ fn none_of(tried: &[ConnectError]) -> String {
 }
 
 impl ConnectError {
+    /// The kind of error of input and output that is like it.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            ConnectError::Address { .. } | ConnectError::Setup(_) => io::ErrorKind::InvalidInput,
+            ConnectError::NoSuchHost { .. } => io::ErrorKind::NotFound,
+            ConnectError::Socket { source, .. } => source.kind(),
+            ConnectError::Unreachable { .. } | ConnectError::KeyRefused { .. } => {
+                io::ErrorKind::ConnectionRefused
+            }
+            ConnectError::NoAnswer { .. } | ConnectError::Unconfirmed { .. } => io::ErrorKind::TimedOut,
+            ConnectError::NoneAnswers { tried } => {
+                tried.first().map_or(io::ErrorKind::TimedOut, ConnectError::kind)
+            }
+            ConnectError::Untrusted(_) => io::ErrorKind::PermissionDenied,
+            ConnectError::Closed(reason) => reason.kind(),
+        }
+    }
+
     /// True if the same may succeed if it is tried again: the path, or a server that is away or
     /// busy, was in the way. False where the address is wrong, the server is another than was
     /// meant, or does not accept this end.
@@ -216,6 +281,19 @@ pub async fn connect(target: &str, options: ConnectOptions) -> Result<Connection
 }
 
 /// A socket from which many connections can be opened.
+///
+/// ```
+/// use uts::{ConnectOptions, Endpoint};
+///
+/// # async fn example(first: ConnectOptions, second: ConnectOptions) -> Result<(), Box<dyn
+/// std::error::Error>> { let endpoint = Endpoint::client("0.0.0.0:0".parse()?)?;
+/// let one = endpoint.connect("one.example.org:4433", first).await?;
+/// let other = endpoint.connect("other.example.org:4433", second).await?;
+/// // Both go on from there.
+/// endpoint.migrate("0.0.0.0:0".parse()?)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Endpoint {
     shared: Arc<Shared>,
 }

@@ -13,6 +13,18 @@ const PREFIX: &str = "SHA256:";
 /// SHA-256 over the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of a key. It stays the same
 /// when a certificate is renewed for the same key. Shown as `SHA256:` and 43 characters of base64,
 /// as ssh shows its keys. (K-10)
+///
+/// ```
+/// use uts::{Fingerprint, Identity};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let fingerprint = Identity::generate()?.fingerprint();
+/// let text = fingerprint.to_string();
+/// assert!(text.starts_with("SHA256:"));
+/// assert_eq!(text.parse::<Fingerprint>()?, fingerprint);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 

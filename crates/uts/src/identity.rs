@@ -16,6 +16,20 @@ const SELF_SIGNED_NAME: &str = "uts";
 
 /// A key, and the certificate that carries it: self-signed (peers know the key by its
 /// [`Fingerprint`]) or X.509 (peers know who certified it).
+///
+/// ```
+/// use uts::{Fingerprint, Identity};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("id_ed25519.pem");
+/// let (identity, was_made) = Identity::load_or_create(&path)?;
+/// assert!(was_made);
+/// let again: Fingerprint = identity.fingerprint().to_string().parse()?;
+/// assert_eq!(Identity::load(&path)?.fingerprint(), again);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Identity {
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -64,6 +78,18 @@ pub enum IdentityError {
     /// The key and the certificate do not belong together, or cannot be used.
     #[error("the key and the certificate cannot be used: {0}")]
     Unusable(String),
+}
+
+impl From<IdentityError> for io::Error {
+    fn from(error: IdentityError) -> Self {
+        let kind = match &error {
+            IdentityError::NoHome => io::ErrorKind::NotFound,
+            IdentityError::Read { source, .. } | IdentityError::Create { source, .. } => source.kind(),
+            IdentityError::Permissions { .. } => io::ErrorKind::PermissionDenied,
+            IdentityError::Corrupt { .. } | IdentityError::Unusable(_) => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 impl Identity {

@@ -11,6 +11,20 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The hosts of a file.
+///
+/// ```
+/// use uts::{Identity, KnownHosts};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("known_hosts");
+/// let key = Identity::generate()?.fingerprint();
+/// KnownHosts::add(&path, "example.org:4433", key)?;
+/// let known = KnownHosts::load(&path)?;
+/// assert!(known.of("example.org:4433").any(|host| host.fingerprint == key));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownHosts {
     entries: Vec<KnownHost>,
@@ -62,6 +76,17 @@ pub enum KnownHostsError {
         /// Fault of the line.
         why: String,
     },
+}
+
+impl From<KnownHostsError> for io::Error {
+    fn from(error: KnownHostsError) -> Self {
+        let kind = match &error {
+            KnownHostsError::NoHome => io::ErrorKind::NotFound,
+            KnownHostsError::Read { source, .. } | KnownHostsError::Write { source, .. } => source.kind(),
+            KnownHostsError::Line { .. } => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 impl KnownHosts {

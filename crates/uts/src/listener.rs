@@ -25,6 +25,19 @@ const PART_OF_KEYS: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Settings by which connections are accepted.
+///
+/// ```
+/// use uts::{Identity, Requirements, ServerOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut options = ServerOptions::new(Identity::generate()?)
+///     .requirements(Requirements::messages())
+///     .authorized_keys("/etc/program/authorized_keys")
+///     .on_refused(|client| eprintln!("{} was refused: {}", client.address, client.why));
+/// options.connections_per_address_max = 100;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Key and certificate of this server.
@@ -86,6 +99,13 @@ impl ServerOptions {
         }
     }
 
+    /// Asks this of connections: [`ConnectionConfig::requirements`].
+    #[must_use]
+    pub fn requirements(mut self, requirements: Requirements) -> Self {
+        self.connection.requirements = requirements;
+        self
+    }
+
     /// Lets in only clients whose keys are in a file, which is read again when it has changed. In a
     /// tokio runtime, the connections of a key that was taken out of it end within seconds.
     #[must_use]
@@ -142,7 +162,30 @@ pub enum ListenError {
     Tls(String),
 }
 
+impl From<ListenError> for io::Error {
+    fn from(error: ListenError) -> Self {
+        let kind = match &error {
+            ListenError::Bind { source, .. } | ListenError::Qlog { source, .. } => source.kind(),
+            ListenError::ClientAuth(_) | ListenError::Tls(_) => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 /// Accepts connections at an address. Dropped, it accepts no more; those that were accepted go on.
+///
+/// ```
+/// use uts::{Identity, Listener, ServerOptions};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = Listener::bind("[::]:4433".parse()?, ServerOptions::new(Identity::generate()?))?;
+/// println!("{} {}", listener.local_addr(), listener.fingerprint());
+/// while let Some(connection) = listener.accept().await {
+///     tokio::spawn(async move { println!("{:?} has come", connection.remote_addr()) });
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Listener {
     /// One for each worker.
     workers: Vec<Arc<Shared>>,

@@ -26,6 +26,13 @@ pub enum Lost<E> {
 
 /// The families in turns, the one that the resolver puts first in front (RFC 8305 section 4). Where
 /// one family leads nowhere, only every other attempt is in vain. An address is kept once.
+///
+/// ```
+/// let addrs = ["[::1]:1", "[::2]:1", "127.0.0.1:1"].map(|addr| addr.parse().expect("an address"));
+/// let families: Vec<bool> =
+/// uts::race::in_turns(addrs).iter().map(std::net::SocketAddr::is_ipv6).collect();
+/// assert_eq!(families, [true, false, true]);
+/// ```
 pub fn in_turns(addrs: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut distinct: Vec<SocketAddr> = Vec::new();
     for addr in addrs {

@@ -32,6 +32,12 @@ pub(crate) fn fingerprint(spki: &[u8]) -> Option<Fingerprint> {
 }
 
 /// A public key of ssh, as in a line of a `.pub` file or of ssh's file of authorized keys.
+///
+/// ```
+/// use uts::SshPublicKey;
+///
+/// assert!(SshPublicKey::read("# a comment").is_none());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SshPublicKey {

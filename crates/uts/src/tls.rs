@@ -41,6 +41,15 @@ pub(crate) struct ClientTls {
 
 /// Groups in which the ends of a connection agree on its first secret (RFC 8446 section 4.2.7,
 /// establishment.md R-12). The best that both have is taken.
+///
+/// ```
+/// use uts::{ConnectOptions, Fingerprint, KeyExchange};
+///
+/// # fn example(fingerprint: Fingerprint) {
+/// let mut options = ConnectOptions::pinned(fingerprint);
+/// options.key_exchange = KeyExchange::Classical;
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyExchange {

@@ -10,6 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Means by which a client recognizes the server that it means.
+///
+/// ```
+/// use std::sync::Arc;
+/// use uts::{NewHost, Trust};
+///
+/// let trust = Trust::KnownHosts {
+///     file: "/home/alice/.config/uts/known_hosts".into(),
+///     on_new: NewHost::Ask(Arc::new(|key| {
+///         println!("{} shows {}: is that right?", key.host, key.fingerprint);
+///         false
+///     })),
+/// };
+/// ```
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// It has one of these keys.

@@ -15,6 +15,11 @@ pub fn is_ipv6(text: &str) -> bool {
 }
 
 /// The address and the zone, if a text has one.
+///
+/// ```
+/// assert_eq!(uts::zone::split("fe80::1%eth0"), ("fe80::1", Some("eth0")));
+/// assert_eq!(uts::zone::split("example.org"), ("example.org", None));
+/// ```
 pub fn split(text: &str) -> (&str, Option<&str>) {
     text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)))
 }

@@ -140,6 +140,9 @@ const SETTINGS: [(&str, &[&str]); 14] = [
 
 type Call = fn(&mut World) -> Option<c_int>;
 
+/// Waits for good with a handle.
+type Waits = fn(usize) -> c_int;
+
 /// Every function, with arguments from the dice. `None` = it returns no code.
 const CALLS: &[(&str, Call)] = &[
     ("uts_accept", |w| w.giving(|w, out| unsafe { uts_accept(w.handle(), out, w.timeout()) })),
@@ -512,7 +515,7 @@ fn what_could_not_be_done_at_once_is_told_by_the_queue() {
 fn closing_wakes_who_waits() {
     let _turn = turn();
     let ends = Ends::new(&[]);
-    let waits: [(&str, usize, fn(usize) -> c_int); 3] = [
+    let waits: [(&str, usize, Waits); 3] = [
         ("flow", ends.out.addr(), |handle| {
             let mut got = 0;
             let mut room = [0u8; 8];
@@ -545,6 +548,31 @@ fn closing_wakes_who_waits() {
     }
     ends.close();
     assert_eq!(open_handles(), 0);
+}
+
+/// A signal of the process finds a thread of the program.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_thread_of_a_context_takes_no_signals() {
+    let _turn = turn();
+    let context = given(|out| unsafe { uts_context_new(out) });
+    let blocked = || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+        let statuses =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+        let of_context = statuses.filter(|status| status.starts_with("Name:\tuts\n"));
+        let blocked = of_context.filter_map(|status| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?.trim().to_owned();
+            u64::from_str_radix(&mask, 16).ok()
+        });
+        blocked.collect::<Vec<_>>()
+    };
+    // SIGINT, SIGALRM and SIGTERM; the thread may be about to begin.
+    let all = (1 << 1) | (1 << 13) | (1 << 14);
+    while !blocked().iter().any(|mask| mask & all == all) {
+        std::thread::yield_now();
+    }
+    uts_close(context.cast());
 }
 
 proptest! {

@@ -5,3 +5,12 @@ mod calls;
 mod header;
 #[cfg(target_os = "linux")]
 mod programs;
+#[cfg(target_os = "linux")]
+mod python;
+
+/// Folder of the shared library, which cargo has built beside this test.
+#[cfg(target_os = "linux")]
+fn library() -> std::path::PathBuf {
+    let here = std::env::current_exe().expect("a program");
+    here.parent().expect("a folder").to_owned()
+}

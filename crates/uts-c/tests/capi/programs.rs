@@ -1,5 +1,6 @@
 //! The examples, as compilers for C see them, and as they run.
 
+use super::library;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,12 +11,6 @@ const FLAGS: &[&str] = &["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic",
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Folder of the shared library, which cargo has built beside this test.
-fn library() -> PathBuf {
-    let here = std::env::current_exe().expect("a program");
-    here.parent().expect("a folder").to_owned()
 }
 
 /// Whether a compiler is here, and takes these flags.

@@ -113,6 +113,7 @@ const FILES: &[(&str, &str)] = &[
     file!("interactive"),
     file!("transaction"),
     file!("messages"),
+    file!("datagrams"),
     file!("timely"),
     file!("media"),
     file!("voice"),

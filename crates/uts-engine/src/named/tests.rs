@@ -21,7 +21,7 @@ fn every_file_is_read() {
     }
     assert_eq!(all().len(), FILES.len());
     let of = |kind| all().iter().filter(|n| n.kind == kind).count();
-    assert_eq!((of(Kind::Classic), of(Kind::Modern), of(Kind::ServiceClass)), (17, 10, 9));
+    assert_eq!((of(Kind::Classic), of(Kind::Modern), of(Kind::ServiceClass)), (17, 11, 9));
 }
 
 /// Each leads to a profile that has what it names, and that can be put together.
@@ -184,6 +184,7 @@ fn what_the_library_builds_is_the_profile_of_that_name() {
         ("bulk", Requirements::bulk()),
         ("interactive", Requirements::interactive()),
         ("messages", Requirements::messages()),
+        ("datagrams", Requirements::datagrams()),
         ("media", Requirements::media(lifetime)),
         ("timely", Requirements::timely(lifetime)),
     ] {

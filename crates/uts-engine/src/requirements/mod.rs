@@ -8,6 +8,7 @@
 mod consent;
 mod pin;
 mod property;
+mod typed;
 mod value;
 
 use core::fmt;
@@ -27,6 +28,29 @@ const NO_NAME: &str = "none";
 
 /// Requirements of the application for a connection or flow. [`Requirements::default`] is what RFC
 /// 9622 gives as defaults: a reliable, ordered stream of bytes under congestion control.
+///
+/// Properties are set by values of their types, or by text.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_engine::requirements::{Preference, Requirements};
+/// use uts_functions::{Function, Rate};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let typed = Requirements::datagrams()
+///     .lifetime(Duration::from_millis(100))
+///     .send_rate_max(Rate::from_bits_per_sec(5_000_000))
+///     .mechanism(Function::Congestion, "bbr")?;
+///
+/// let mut text = Requirements::datagrams();
+/// text.set("msgLifetime", "100ms")?;
+/// text.set("maxSendRate", "5Mbit/s")?;
+/// text.set("uts.profile.congestion", "bbr")?;
+/// assert_eq!(typed, text);
+/// assert_eq!(typed.reliability, Preference::Prohibit);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirements {
     /// `reliability`: all data arrives.
@@ -262,6 +286,12 @@ impl Requirements {
     /// Reliable messages, in order. The named profile `messages`.
     pub fn messages() -> Self {
         Self::named("messages")
+    }
+
+    /// Messages that may be lost and come in any order, under congestion control: what RFC 9221 has
+    /// beside streams. The named profile `datagrams`.
+    pub fn datagrams() -> Self {
+        Self::named("datagrams")
     }
 
     /// True if the application asks and waits for answers, without a deadline of its own.

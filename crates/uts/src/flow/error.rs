@@ -29,7 +29,7 @@ pub enum WriteError {
     },
     /// The connection has ended.
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(#[source] CloseReason),
 }
 
 /// Why nothing more is read.
@@ -59,7 +59,7 @@ pub enum ReadError {
     },
     /// The connection has ended.
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(#[source] CloseReason),
 }
 
 impl From<WriteError> for io::Error {
@@ -68,7 +68,7 @@ impl From<WriteError> for io::Error {
             WriteError::Stopped(_) | WriteError::Finished => io::ErrorKind::BrokenPipe,
             WriteError::TooLarge { .. } => io::ErrorKind::InvalidInput,
             WriteError::Refused(_) | WriteError::NotExpedited => io::ErrorKind::Unsupported,
-            WriteError::Closed(reason) => kind_of(reason),
+            WriteError::Closed(reason) => reason.kind(),
         };
         io::Error::new(kind, error)
     }
@@ -82,23 +82,37 @@ impl From<ReadError> for io::Error {
             ReadError::NotMessages | ReadError::Damaged(_) | ReadError::RightTo { .. } => {
                 io::ErrorKind::InvalidData
             }
-            ReadError::Closed(reason) => kind_of(reason),
+            ReadError::Closed(reason) => reason.kind(),
         };
         io::Error::new(kind, error)
     }
 }
 
-fn kind_of(reason: &CloseReason) -> io::ErrorKind {
-    match reason {
-        CloseReason::Local { .. } => io::ErrorKind::NotConnected,
-        CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
-        CloseReason::IdleTimeout(_)
-        | CloseReason::HandshakeTimeout { .. }
-        | CloseReason::Unconfirmed { .. } => io::ErrorKind::TimedOut,
-        CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
-        CloseReason::Version { .. } => io::ErrorKind::Unsupported,
-        CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
-        CloseReason::Reset => io::ErrorKind::ConnectionReset,
-        _ => io::ErrorKind::Other,
+/// Gives back the error of a flow that reading or writing bytes has told as one of input and
+/// output.
+///
+/// ```
+/// # fn example(error: std::io::Error) {
+/// match uts::WriteError::try_from(error) {
+///     Ok(uts::WriteError::Stopped(code)) => println!("the peer wants no more ({code})"),
+///     Ok(other) => println!("{other}"),
+///     Err(error) => println!("not of a flow: {error}"),
+/// }
+/// # }
+/// ```
+impl TryFrom<io::Error> for WriteError {
+    type Error = io::Error;
+
+    fn try_from(error: io::Error) -> Result<Self, io::Error> {
+        error.downcast()
+    }
+}
+
+/// Gives back the error of a flow that reading bytes has told as one of input and output.
+impl TryFrom<io::Error> for ReadError {
+    type Error = io::Error;
+
+    fn try_from(error: io::Error) -> Result<Self, io::Error> {
+        error.downcast()
     }
 }

@@ -11,6 +11,17 @@ use uts_engine::FlowId;
 /// be received while nobody reads the flow's data. If it is dropped, no more are wanted.
 ///
 /// [`MessageOptions::expedited`]: crate::MessageOptions::expedited
+///
+/// ```
+/// # async fn example(mut recv: uts::RecvFlow) -> Result<(), uts::ReadError> {
+/// if let Some(mut expedited) = recv.take_expedited() {
+///     while let Some(signal) = expedited.recv().await? {
+///         println!("{signal:?}");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ExpeditedFlow {
     connection: Connection,

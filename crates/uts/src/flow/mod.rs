@@ -26,6 +26,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use uts_engine::{ConnectionHandle, FlowId, MessageOptions};
 
 /// A flow: the half that is written and the half that is read.
+///
+/// ```
+/// # async fn example(mut flow: uts::Flow) -> Result<(), Box<dyn std::error::Error>> {
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// flow.write_all(b"question").await?;
+/// flow.finish()?;
+/// let mut answer = Vec::new();
+/// flow.read_to_end(&mut answer).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Flow {
     send: SendFlow,

@@ -14,6 +14,15 @@ use uts_engine::{FlowId, MessageBatch, PlayoutFigures, Read, Timing};
 
 /// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
 /// stop, with code 0.
+///
+/// ```
+/// # async fn example(mut recv: uts::RecvFlow) -> Result<(), uts::ReadError> {
+/// while let Some(message) = recv.recv_message().await? {
+///     println!("{} bytes", message.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RecvFlow {
     connection: Connection,
@@ -50,6 +59,22 @@ impl From<Ended> for ReadError {
 }
 
 /// Next piece of a flow.
+///
+/// ```
+/// # async fn example(mut recv: uts::RecvFlow) -> Result<(), uts::ReadError> {
+/// use uts::Chunk;
+///
+/// while let Some(chunk) = recv.recv_chunk(64 << 10).await? {
+///     match chunk {
+///         Chunk::Bytes(position, bytes) => println!("{position}: {bytes:?}"),
+///         Chunk::Message(message) => println!("{message:?}"),
+///         Chunk::Timed { message, timing } => println!("{message:?} {timing:?}"),
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// A stretch of bytes, and its position in the flow. The position matters if order is not kept

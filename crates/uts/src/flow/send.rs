@@ -20,6 +20,19 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 /// The half of a flow that is written. If it is dropped before it was finished, it resets the flow
 /// with code 0, as [`SendFlow::reset_reliably`] does: the peer reads what was written, and must not
 /// take half of something for the whole.
+///
+/// ```
+/// # async fn example(mut send: uts::SendFlow) -> Result<(), uts::WriteError> {
+/// use bytes::Bytes;
+/// use std::time::Duration;
+/// use uts::MessageOptions;
+///
+/// let urgent = MessageOptions { lifetime: Some(Duration::from_millis(100)),
+/// ..MessageOptions::default() }; send.send_message(Bytes::from_static(b"frame"), urgent).await?;
+/// send.finished().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct SendFlow {
     connection: Connection,

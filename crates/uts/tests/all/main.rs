@@ -6,6 +6,7 @@ mod blocking_ends;
 mod common;
 mod connections;
 mod ends;
+mod errors;
 mod flows;
 mod listeners;
 mod liveness;

@@ -11,6 +11,15 @@ use core::time::Duration;
 use uts_functions::playout::Timing;
 
 /// Options for opening a flow.
+///
+/// ```
+/// use uts_engine::FlowOptions;
+/// use uts_engine::requirements::Requirements;
+///
+/// let urgent = FlowOptions { priority: 0, ..FlowOptions::default() };
+/// let messages = FlowOptions::requiring(Requirements::messages());
+/// assert!(urgent.requirements.is_none() && messages.requirements.is_some());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOptions {
     /// Importance of the flow among the flows of the connection: 0 = most, 255 = least.
@@ -49,6 +58,16 @@ impl FlowOptions {
 }
 
 /// Options for sending a message.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_engine::MessageOptions;
+///
+/// let lifetime = Some(Duration::from_millis(100));
+/// let frame = MessageOptions { lifetime, ..MessageOptions::default() };
+/// let header = MessageOptions { checksum_len: Some(20), ..frame };
+/// let stop = MessageOptions { expedited: true, ..MessageOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessageOptions {
     /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
@@ -83,6 +102,14 @@ impl MessageOptions {
 }
 
 /// Data that a message waits for at the receiver, under a partial order (RFC 1693).
+///
+/// ```
+/// use uts_engine::{After, MessageOptions};
+///
+/// // A message that waits for what was sent between two positions, and for nothing else.
+/// let picture = After::Positions { from: 1000, to: 9000 };
+/// let options = MessageOptions { after: picture, ..MessageOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum After {
     /// Everything that was sent before it in its flow.
@@ -113,7 +140,7 @@ pub enum FlowError {
     Blocked,
     /// The connection is over.
     #[error("{0}")]
-    Closed(CloseReason),
+    Closed(#[source] CloseReason),
     /// The flow's requirements contradict each other, the path, or what the two ends have.
     #[error("{0}")]
     Contradiction(#[from] Contradiction),
@@ -138,6 +165,21 @@ pub enum FlowError {
     /// No such flow.
     #[error("no such flow")]
     Unknown,
+}
+
+impl From<FlowError> for std::io::Error {
+    fn from(error: FlowError) -> Self {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            FlowError::Blocked => ErrorKind::WouldBlock,
+            FlowError::Closed(reason) => reason.kind(),
+            FlowError::Contradiction(_) | FlowError::Shared { .. } => ErrorKind::InvalidInput,
+            FlowError::TooManyGroups(_) => ErrorKind::QuotaExceeded,
+            FlowError::Begun => ErrorKind::Unsupported,
+            FlowError::Unknown => ErrorKind::NotFound,
+        };
+        std::io::Error::new(kind, error)
+    }
 }
 
 /// Why data cannot be written.
