@@ -8,6 +8,7 @@
 //!
 //! `docs/c.md` is the guide. `include/uts.h` is made from this crate: a test compares.
 #![allow(unsafe_code, reason = "C hands over addresses: each is read at the border, by `memory` alone")]
+#![allow(rustdoc::broken_intra_doc_links, reason = "texts of the header have addresses in brackets")]
 #![allow(non_camel_case_types, reason = "the names of types are those of the header")]
 
 mod border;
