@@ -1,7 +1,7 @@
 //! The live demonstration: a page on which a path is changed while UTS and TCP carry the same.
 //!
 //! Two sides carry a file, a voice and keystrokes at once, each over an emulated path of its own
-//! with the same settings: UTS, and the kernel's TCP. [`serve`] starts both, and one page on
+//! with the same settings: UTS, and the kernel's TCP. [`Live`] starts both, and one page on
 //! loopback that moves both paths and shows what follows.
 //!
 //! * [`knobs`]: the path as positions of sliders.
