@@ -111,11 +111,8 @@ fn skews(path: &str, others: &[(&Source, Bounds)], is_held: bool, seed: u64) -> 
     members[1..].iter().map(|member| group.skew(*member)).collect()
 }
 
-const PATHS: [&str; 3] = [
-    "rate=6mbit delay=30ms",
-    "rate=6mbit delay=30ms jitter=25ms",
-    "rate=6mbit delay=60ms jitter=10ms",
-];
+const PATHS: [&str; 3] =
+    ["rate=6mbit delay=30ms", "rate=6mbit delay=30ms jitter=25ms", "rate=6mbit delay=60ms jitter=10ms"];
 
 #[test]
 fn lips_and_pointer_are_synchronised_over_any_path() {
