@@ -1,7 +1,7 @@
 //! Endpoints that share a port, so that a server has as many processors as they are: each is a
 //! worker, with a socket and connections of its own. An id says whose it is, so whoever receives a
 //! datagram finds its worker by one byte, without any state: the kernel, a sibling, a balancer.
-//! (P-64)
+//! (P-65)
 
 use super::crowd::Crowd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use uts_wire::packet::is_long;
 pub const WORKERS_MAX: usize = 64;
 
 /// Where an adaptive packet and a packet of the handshake have the byte that tells their worker.
-/// (P-10, P-16, P-64)
+/// (P-10, P-16, P-65)
 pub const STEERING_BYTES: [usize; 2] = [1, 6];
 
 /// Number of the worker that a datagram is for, below `workers`. One that is too short is for the
-/// first. (P-64)
+/// first. (P-65)
 pub fn worker_of(datagram: &[u8], workers: usize) -> usize {
     let is_long = datagram.first().is_some_and(|first| is_long(*first));
     let byte = datagram.get(STEERING_BYTES[usize::from(is_long)]);
@@ -60,7 +60,7 @@ impl Worker {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes an id one of this worker's, whose first byte is random. (P-64)
+    /// Makes an id one of this worker's, whose first byte is random. (P-65)
     pub(super) fn mark(&self, id: &mut [u8]) {
         let Some(first) = id.first_mut().filter(|_| self.of > 1) else { return };
         // The last, incomplete group of values is left out, so that no worker has more than others.

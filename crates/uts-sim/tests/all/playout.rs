@@ -240,6 +240,25 @@ fn where_all_has_to_arrive_late_messages_come_late() {
     assert!(stream.played.is_sorted_by_key(|p| p.number));
 }
 
+/// A connection that ends takes nothing with it that has arrived.
+#[test]
+fn what_waits_can_be_read_when_the_connection_has_ended() {
+    let mut stream = Stream::new("rate=20mbit delay=20ms", &with_delay("uts.playoutDelay=2s"), 9);
+    stream.run(Duration::from_millis(500), |_| Duration::ZERO);
+    stream.pass(Duration::from_millis(100));
+    assert!(stream.played.is_empty() && stream.made.len() > 20);
+    let now = stream.ends.world.now();
+    stream.ends.at(SERVER).close(now, 0, "");
+    loop {
+        match stream.ends.at(SERVER).read(now, FlowId(0), 1 << 20) {
+            Ok(Read::Timed { .. }) => stream.missing += 1,
+            Err(ReadError::Closed(_)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(stream.missing, stream.made.len() as u64);
+}
+
 /// Media times that lie: each message is held for the delay at the most, and memory stays bounded.
 #[test]
 fn a_sender_that_lies_about_its_clock_delays_only_itself() {

@@ -390,6 +390,7 @@ impl Torture {
                 s.bytes_given_up
                     + s.messages_expired
                     + s.messages_discarded
+                    + s.messages_late
                     + s.positions_skipped
                     + s.dropped_overrun
             })

@@ -473,13 +473,15 @@ impl Connection {
         let max = receive.grant.window_bytes_max as usize;
         let (mut has_widened, mut waits_for_message) = (false, false);
         let plays = receive.play(now, clock, &mut stack.sequencing, stats);
+        // Nobody is told any more when something is due.
+        let due_by = if close_reason.is_some() { Time::NEVER } else { now };
         let outcome = loop {
             // Of small messages there are many, and nothing else.
             if !plays && !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row))
             {
                 break Ok(());
             }
-            let (next, timing) = match plays.then(|| receive.next_played(now, clock)) {
+            let (next, timing) = match plays.then(|| receive.next_played(due_by, clock.as_deref())) {
                 None => (stack.sequencing.next(&mut receive.data, bytes_max), None),
                 Some(None) => (None, None),
                 Some(Some(Next::Data(next, timing))) => (Some(next), timing),

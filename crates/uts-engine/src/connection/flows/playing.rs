@@ -106,14 +106,14 @@ impl ReceiveHalf {
     pub fn play(
         &mut self,
         now: Time,
-        clock: &mut Clock,
+        clock: &mut Option<Box<Clock>>,
         sequencing: &mut impl Sequencing,
         stats: &mut Stats,
     ) -> bool {
         let Some(playing) = self.playing.as_deref_mut() else { return false };
         let bytes_max = usize::try_from(self.grant.window_bytes_max).unwrap_or(usize::MAX);
         let data = &mut self.data;
-        playing.take(now, clock, bytes_max, || sequencing.next(data, usize::MAX));
+        playing.take(now, clock.get_or_insert_default(), bytes_max, || sequencing.next(data, usize::MAX));
         playing.count(stats);
         true
     }
@@ -124,8 +124,8 @@ impl ReceiveHalf {
     }
 
     /// Takes what is due of that.
-    pub fn next_played(&mut self, now: Time, clock: &Clock) -> Option<Next> {
-        let playing = self.playing.as_deref_mut()?;
+    pub fn next_played(&mut self, now: Time, clock: Option<&Clock>) -> Option<Next> {
+        let (playing, clock) = (self.playing.as_deref_mut()?, clock?);
         let next = playing.buffer.pop(now, clock);
         playing.due = playing.buffer.due(clock);
         if next.is_none() && playing.is_over() {

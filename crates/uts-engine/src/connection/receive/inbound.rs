@@ -31,7 +31,7 @@ pub(crate) struct Inbound {
     /// news for the exchange of mechanisms.
     pub heard_of: Option<(u32, bool)>,
     /// The sender's clock, as it reads here, where messages say when they were made.
-    pub clock: Clock,
+    pub clock: Option<Box<Clock>>,
     /// Meter of the rate of arrivals for the sender, if there is one, and the choice that it was
     /// built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
@@ -91,7 +91,7 @@ impl Inbound {
             presentations: Vec::new(),
             flow_epochs: [0; GROUPS_MAX],
             heard_of: None,
-            clock: Clock::default(),
+            clock: None,
             watch: None,
         };
         inbound.keep_presentation(&stack);

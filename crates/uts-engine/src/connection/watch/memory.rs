@@ -45,8 +45,11 @@ impl Connection {
                 outbound.map_or(0, |o| {
                     let envelope = o.envelope.as_ref().map_or(0, |e| size_of_val(&**e) + e.heap_bytes());
                     o.ledger.heap_bytes() + o.meter.heap_bytes() + envelope
-                }) + inbound
-                    .map_or(0, |i| i.arrivals.received.heap_bytes() + i.arrivals.repaired.heap_bytes()),
+                }) + inbound.map_or(0, |i| {
+                    i.arrivals.received.heap_bytes()
+                        + i.arrivals.repaired.heap_bytes()
+                        + i.clock.as_ref().map_or(0, |clock| size_of_val(&**clock))
+                }),
             ),
             ("ids", self.parts.ids.heap_bytes()),
             ("waiting", waiting),

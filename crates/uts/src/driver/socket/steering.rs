@@ -1,5 +1,5 @@
 //! Several sockets at one port, among which the kernel steers datagrams by the byte that tells
-//! whose an id is (`spec/packets.md` P-64).
+//! whose an id is (`spec/packets.md` P-65).
 
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
