@@ -129,11 +129,7 @@ fn chosen<'p>(arguments: &Arguments, papers: &'p [Paper]) -> Result<Vec<&'p Pape
 }
 
 /// One paper; `None` if it was interrupted.
-fn reproduce(
-    paper: &Paper,
-    arguments: &Arguments,
-    stop: &AtomicBool,
-) -> Result<Option<Report>> {
+fn reproduce(paper: &Paper, arguments: &Arguments, stop: &AtomicBool) -> Result<Option<Report>> {
     let reference = match &arguments.reference {
         None => Reference::parse(paper.reference)?,
         Some(file) => {

@@ -71,7 +71,8 @@ fn a_path_is_moved_in_a_browser_and_an_exchange_appears() {
     // A preset moves all sliders, and the stack is told with reasons.
     page.value("[...document.querySelectorAll('#presets button')].at(-1).click()");
     page.until("document.getElementById('v-rate').textContent == '2 Mbit/s'");
-    page.until("document.querySelectorAll('#tiles li').length == 14");
+    let functions = uts_functions::Function::COUNT;
+    page.until(&format!("document.querySelectorAll('#tiles li').length == {functions}"));
     page.until("document.querySelector('#tiles .reason').textContent.startsWith('For this path: ')");
     // Other requirements lead to other mechanisms, whatever the path.
     page.value("document.querySelector('#asks input[value=interactive]').click()");

@@ -13,6 +13,7 @@ mod liveness;
 mod logs;
 mod messages;
 mod moving;
+mod playout;
 mod services;
 mod trace;
 mod waits;
