@@ -46,6 +46,16 @@ impl OwnIds {
         ConnectionId::new(&id[..bytes]).unwrap_or(ConnectionId::EMPTY)
     }
 
+    /// An id of so many bytes, at most 20, for a client that begins again. It has no check, and its
+    /// packets come to the same worker.
+    pub fn draw_for_retry(&self, rng: &mut impl Rng, bytes: usize) -> ConnectionId {
+        let mut id = [0; uts_wire::MAX_CID_LEN];
+        let id = &mut id[..bytes.min(uts_wire::MAX_CID_LEN)];
+        rng.fill_bytes(id);
+        self.worker.mark(id);
+        ConnectionId::new(id).unwrap_or(ConnectionId::EMPTY)
+    }
+
     /// The word that resets the connection of an id; `None` if this endpoint did not give it to
     /// this peer.
     pub fn reset_token(&self, id: &ConnectionId, remote: SocketAddr) -> Option<[u8; RESET_TOKEN_BYTES]> {
@@ -129,6 +139,22 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let forged = ConnectionId::new(&bytes).expect("8 bytes");
             assert_eq!(ids.reset_token(&forged, here), None, "bit {bit}");
+        }
+    }
+
+    /// Also those of retries: a token is good with the worker that gave it.
+    #[test]
+    fn all_ids_lead_to_their_worker() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        for worker in Worker::crew(5) {
+            let ids = OwnIds::new(&[7; 32], 8, worker.clone());
+            for _ in 0..100 {
+                let drawn = ids.draw(&mut rng, address("192.0.2.1:1000"));
+                for id in [drawn, ids.draw_for_retry(&mut rng, 8)] {
+                    let packet = [[0x40].as_slice(), id.as_slice()].concat();
+                    assert_eq!(super::super::worker_of(&packet, 5), worker.index());
+                }
+            }
         }
     }
 

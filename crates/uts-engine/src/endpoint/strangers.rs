@@ -75,7 +75,7 @@ impl Endpoint {
         if !self.door.has_room_to_answer() {
             return;
         }
-        let scid = self.random_cid(FIRST_CID_BYTES);
+        let scid = self.ids.draw_for_retry(&mut self.rng, FIRST_CID_BYTES);
         let Some(token) = self.door.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
             return;
         };

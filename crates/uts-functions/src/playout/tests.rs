@@ -375,7 +375,7 @@ fn what_comes_too_late_is_handed_over_only_where_that_is_asked() {
                 timings.push(timing.expect("it has a time").is_late);
             }
         }
-        assert_eq!(timings, if late == 1 { vec![true, false] } else { vec![false] }, "{number} {late}");
+        assert_eq!(timings, if late == 1 { vec![false, true] } else { vec![false] }, "{number} {late}");
         assert_eq!(buffer.figures().late, 1);
     }
 }
