@@ -14,14 +14,19 @@
 //!
 //! let mut group = Group::new();
 //! let (sound, picture) = (group.reference(), group.add(Bounds::PICTURE));
-//! let timing = |delay| {
-//!     let delay = Duration::from_millis(delay);
-//!     Timing { media: MediaTime::from_micros(0), delay, is_late: false }
+//! let timing = |n, delay| {
+//!     let (media, delay) = (MediaTime::from_micros(20_000 * n), Duration::from_millis(delay));
+//!     Timing { media, delay, is_late: false }
 //! };
-//! assert_eq!(group.hold(sound, &timing(40)), Duration::ZERO);
-//! assert_eq!(group.hold(picture, &timing(300)), Duration::ZERO);
-//! // The picture is 260 ms behind: of that 60 ms are left, and the sound is held by the rest.
-//! assert_eq!(group.hold(sound, &timing(40)), Duration::from_millis(200));
+//! assert_eq!(group.hold(sound, &timing(0, 40)), Duration::ZERO);
+//! let mut hold = Duration::ZERO;
+//! for n in 1..1000 {
+//!     assert_eq!(group.hold(picture, &timing(n, 300)), Duration::ZERO);
+//!     hold = group.hold(sound, &timing(n, 40));
+//! }
+//! // The picture is 260 ms behind. Of that 60 ms are left, and the sound is held by the rest, bit
+//! by // bit.
+//! assert_eq!(hold, Duration::from_millis(200));
 //! ```
 
 use core::time::Duration;

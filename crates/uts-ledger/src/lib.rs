@@ -158,7 +158,7 @@ const fn at_least_one(amount: usize) -> usize {
 /// Account of what is held, and by whom. Clones are the same ledger.
 ///
 /// ```
-/// use uts::ledger::{Budget, Ledger, Resource};
+/// use uts_ledger::{Budget, Ledger, Resource};
 ///
 /// let ledger = Ledger::of_server(&Budget::of_process());
 /// let payer = ledger.payer("SHA256:…");

@@ -288,7 +288,10 @@ fn explain_says_what_forces_what() {
     assert!(ended.out.iter().any(|line| line.starts_with("congestion")), "{:?}", ended.out);
     let ended = place.run(&["explain", "--json", "--property", "reliability=prefer"]).ok();
     let object: Value = serde_json::from_str(&ended.out.concat()).expect("JSON");
-    assert!(object["functions"].as_array().is_some_and(|functions| functions.len() == 14), "{object}");
+    assert!(
+        object["functions"].as_array().is_some_and(|functions| functions.len() == uts::Function::COUNT),
+        "{object}"
+    );
     let impossible = ["--property", "reliability=require", "--profile", "retransmission=none"];
     let ended = place.run(&[&["explain"], &impossible[..]].concat());
     ended.failed(1, &["reliability=require", "uts.profile.retransmission=none", "contradict"]);

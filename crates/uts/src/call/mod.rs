@@ -28,7 +28,7 @@
 //!     }
 //! });
 //!
-//! let sum: u32 = caller.call_value("add", &(3, 4), &CallOptions::default()).await?;
+//! let sum: u32 = caller.call_value("add", &(3_u32, 4_u32), &CallOptions::default()).await?;
 //! assert_eq!(sum, 7);
 //! # Ok(())
 //! # }
