@@ -24,8 +24,7 @@
 //!     assert_eq!(group.hold(picture, &timing(n, 300)), Duration::ZERO);
 //!     hold = group.hold(sound, &timing(n, 40));
 //! }
-//! // The picture is 260 ms behind. Of that 60 ms are left, and the sound is held by the rest, bit
-//! by // bit.
+//! // The picture is 260 ms behind. Of that 60 ms are left. The sound is held by the rest.
 //! assert_eq!(hold, Duration::from_millis(200));
 //! ```
 

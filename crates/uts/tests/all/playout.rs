@@ -26,8 +26,7 @@ async fn messages_come_with_their_media_times_and_no_earlier_than_due() {
             send.send_message(message, MessageOptions::default()).await.expect("sent");
             tokio::time::sleep_until(sent_at + EVERY).await;
         }
-        let mut last = MessageOptions::default();
-        last.age = Duration::from_secs(60);
+        let last = MessageOptions { age: Duration::from_secs(60), ..MessageOptions::default() };
         send.send_message(Bytes::from_static(b"from a minute ago"), last).await.expect("sent");
         send.finished().await.expect("delivered");
     });
