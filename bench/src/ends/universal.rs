@@ -86,7 +86,12 @@ async fn read(recv: &mut RecvFlow) -> Result<Option<Bytes>> {
 
 pub(super) fn bytes_of(chunk: Chunk) -> Bytes {
     match chunk {
-        Chunk::Bytes(_, bytes) | Chunk::Message(bytes) | Chunk::Damaged { message: bytes, .. } => bytes,
+        Chunk::Bytes(_, bytes)
+        | Chunk::Message(bytes)
+        | Chunk::Damaged { message: bytes, .. }
+        | Chunk::Timed { message: bytes, .. } => bytes,
+        // Nobody asks for playout here.
+        Chunk::Missing { .. } => Bytes::new(),
     }
 }
 
