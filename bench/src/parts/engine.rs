@@ -331,7 +331,9 @@ fn drain(server: &mut Endpoint, now: Time) -> Result<u64> {
                     match connection.read(now, flow, 1 << 20) {
                         Ok(Read::Bytes(_, data) | Read::Message(data)) => bytes += data.len() as u64,
                         Ok(Read::Damaged { .. }) => bail!("a message came damaged, which nobody allows"),
-                        Ok(Read::Timed { .. } | Read::Missing { .. }) => bail!("playout, which nobody asks for"),
+                        Ok(Read::Timed { .. } | Read::Missing { .. }) => {
+                            bail!("playout, which nobody asks for")
+                        }
                         Ok(Read::End) | Err(ReadError::Blocked) => break,
                         Err(error) => bail!("{error}"),
                     }

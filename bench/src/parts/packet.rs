@@ -83,7 +83,10 @@ fn detect(name: &'static str) -> Result<Vec<Part>> {
     let covered = data();
     let mut trailer = vec![0; appends.trailer_bytes()];
     appends.append(&covered, &mut trailer);
-    ensure!(verifies.check(&mut covered.clone(), &trailer) == detection::Verdict::Right, "{name} refuses its own trailer");
+    ensure!(
+        verifies.check(&mut covered.clone(), &trailer) == detection::Verdict::Right,
+        "{name} refuses its own trailer"
+    );
     let (mut packet, expected) = (covered.clone(), trailer.clone());
     Ok(vec![
         Part::plain("detection", format!("{name} append"), DATA_BYTES, move || {

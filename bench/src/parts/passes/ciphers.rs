@@ -74,8 +74,7 @@ pub(super) fn works_with_crc() -> Result<Vec<Work>> {
     }
     fn opens(key: impl InPlace) -> impl FnMut(u64, &mut Slot, &mut Slot) -> bool {
         move |number, from, into| {
-            let intact =
-                open(&key, number, from, CRC_END) && is_right(&Crc32c, from, CRC_BYTES);
+            let intact = open(&key, number, from, CRC_END) && is_right(&Crc32c, from, CRC_BYTES);
             take(from, into);
             intact
         }
