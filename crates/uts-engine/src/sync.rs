@@ -14,7 +14,7 @@
 //!
 //! let mut group = Group::new();
 //! let (sound, picture) = (group.reference(), group.add(Bounds::PICTURE));
-//! let timing = |n, delay| {
+//! let timing = |n: i64, delay| {
 //!     let (media, delay) = (MediaTime::from_micros(20_000 * n), Duration::from_millis(delay));
 //!     Timing { media, delay, is_late: false }
 //! };
