@@ -35,24 +35,27 @@ impl OwnIds {
 
     /// A new id for a peer.
     pub fn draw(&self, rng: &mut impl Rng, remote: SocketAddr) -> ConnectionId {
-        let mut id = [0; uts_wire::MAX_CID_LEN];
-        let bytes = self.bytes.min(id.len());
-        rng.fill_bytes(&mut id[..bytes]);
-        self.worker.mark(&mut id[..bytes]);
-        if bytes >= CHECKED_CID_BYTES {
-            let (random, check) = id[..bytes].split_at_mut(bytes - CHECK_BYTES);
-            check.copy_from_slice(&self.tag(random, remote)[..CHECK_BYTES]);
-        }
-        ConnectionId::new(&id[..bytes]).unwrap_or(ConnectionId::EMPTY)
+        self.draw_with(rng, self.bytes, |id| {
+            if id.len() >= CHECKED_CID_BYTES {
+                let (random, check) = id.split_at_mut(id.len() - CHECK_BYTES);
+                check.copy_from_slice(&self.tag(random, remote)[..CHECK_BYTES]);
+            }
+        })
     }
 
     /// An id of so many bytes, at most 20, for a client that begins again. It has no check, and its
     /// packets come to the same worker.
     pub fn draw_for_retry(&self, rng: &mut impl Rng, bytes: usize) -> ConnectionId {
+        self.draw_with(rng, bytes, |_| {})
+    }
+
+    /// A random id of this endpoint's worker, which `finish` may write a check into.
+    fn draw_with(&self, rng: &mut impl Rng, bytes: usize, finish: impl FnOnce(&mut [u8])) -> ConnectionId {
         let mut id = [0; uts_wire::MAX_CID_LEN];
         let id = &mut id[..bytes.min(uts_wire::MAX_CID_LEN)];
         rng.fill_bytes(id);
         self.worker.mark(id);
+        finish(id);
         ConnectionId::new(id).unwrap_or(ConnectionId::EMPTY)
     }
 
@@ -115,25 +118,22 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    /// Ids of an endpoint that has its port alone.
+    fn alone(secret: u8, bytes: usize) -> OwnIds {
+        OwnIds::new(&[secret; 32], bytes, Worker::alone())
+    }
+
     #[test]
     fn only_who_gave_an_id_out_has_a_word_for_it_and_only_for_its_peer() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let (here, there) = (address("192.0.2.1:1000"), address("192.0.2.1:1001"));
-        let ids = OwnIds::new(&[7; 32], 8, Worker::alone());
+        let ids = alone(7, 8);
         let id = ids.draw(&mut rng, here);
         let word = ids.reset_token(&id, here).expect("its own");
-        assert_eq!(
-            OwnIds::new(&[7; 32], 8, Worker::alone()).reset_token(&id, here),
-            Some(word),
-            "after a restart"
-        );
+        assert_eq!(alone(7, 8).reset_token(&id, here), Some(word), "after a restart");
         assert_eq!(ids.reset_token(&id, address("[::ffff:192.0.2.1]:1000")), Some(word));
         assert_eq!(ids.reset_token(&id, there), None, "another peer");
-        assert_eq!(
-            OwnIds::new(&[8; 32], 8, Worker::alone()).reset_token(&id, here),
-            None,
-            "another instance"
-        );
+        assert_eq!(alone(8, 8).reset_token(&id, here), None, "another instance");
         for bit in 0..64 {
             let mut bytes = id.as_slice().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -163,7 +163,7 @@ mod tests {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let here = address("192.0.2.1:1000");
         for bytes in 0..=uts_wire::MAX_CID_LEN {
-            let ids = OwnIds::new(&[7; 32], bytes, Worker::alone());
+            let ids = alone(7, bytes);
             let id = ids.draw(&mut rng, here);
             assert_eq!(id.len(), bytes);
             assert_eq!(ids.reset_token(&id, here).is_some(), bytes >= CHECKED_CID_BYTES, "{bytes} bytes");
