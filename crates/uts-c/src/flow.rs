@@ -82,8 +82,10 @@ impl uts_buffer {
     };
 }
 
-/// Memory that C has been lent.
-struct Lent(#[allow(dead_code, reason = "it is held, not looked at")] Bytes);
+/// Memory that C has been lent: held, and not looked at.
+struct Lent {
+    _bytes: Bytes,
+}
 
 impl Object for Lent {
     const NAME: &'static str = "buffer";
@@ -354,48 +356,67 @@ pub unsafe extern "C" fn uts_recv_buffer(
         let mut out = unsafe { Out::new(buffer, uts_buffer::NONE, "buffer") }?;
         let (common, flow) = find::<Flow>(flow.cast())?;
         let mut recv = alone(&flow.recv)?;
-        let chunk = match recv.kept.take() {
-            Some(message) => Chunk::Message(message),
+        let piece = match recv.kept.take() {
+            Some(message) => Piece::message(message),
             None => {
                 let receiving = async {
-                    loop {
-                        // What is missing has no form here yet: the next message says enough.
-                        match recv.inner.recv_chunk(bytes_max).await {
-                            Ok(Some(Chunk::Missing { .. })) => {}
-                            other => return other,
+                    while let Some(chunk) = recv.inner.recv_chunk(bytes_max).await? {
+                        if let Some(piece) = Piece::of(chunk) {
+                            return Ok(Some(piece));
                         }
                     }
+                    Ok::<_, uts::ReadError>(None)
                 };
                 let received =
                     wait(&common, uts_operation::UTS_ON_RECV, Patience::of(timeout_ms), receiving)?;
                 received?.ok_or_else(Failure::end)?
             }
         };
-        out.set(lend(chunk)?);
+        out.set(piece.lend()?);
         Ok(())
     })
 }
 
-fn lend(chunk: Chunk) -> Result<uts_buffer> {
-    let (position, right, data, is_message) = match chunk {
-        Chunk::Bytes(position, bytes) => (position, bytes.len(), bytes, 0),
-        Chunk::Message(message) | Chunk::Timed { message, .. } => (0, message.len(), message, 1),
-        Chunk::Missing { .. } => (0, 0, Bytes::new(), 1),
-        Chunk::Damaged { message, right_bytes } => {
-            (0, usize::try_from(right_bytes).unwrap_or(usize::MAX).min(message.len()), message, 1)
-        }
-    };
-    let (start, size) = (data.as_ptr(), data.len());
-    Ok(uts_buffer {
-        data: start,
-        size,
-        right_bytes: right,
-        position,
-        is_message,
-        // No context's: who reads it need not know of that one's end.
-        owner: give(Common::of::<Lent>(None), Arc::new(Lent(data)))?,
-        ..uts_buffer::NONE
-    })
+/// A stretch of bytes, or a message, that is about to be lent.
+struct Piece {
+    position: u64,
+    right_bytes: usize,
+    data: Bytes,
+    is_message: bool,
+}
+
+impl Piece {
+    fn message(data: Bytes) -> Self {
+        Piece { position: 0, right_bytes: data.len(), data, is_message: true }
+    }
+
+    /// `None` of what is missing: the next message says enough.
+    fn of(chunk: Chunk) -> Option<Self> {
+        Some(match chunk {
+            Chunk::Bytes(position, data) => Piece { position, is_message: false, ..Piece::message(data) },
+            Chunk::Message(message) | Chunk::Timed { message, .. } => Piece::message(message),
+            Chunk::Damaged { message, right_bytes } => {
+                let right = usize::try_from(right_bytes).unwrap_or(usize::MAX).min(message.len());
+                Piece { right_bytes: right, ..Piece::message(message) }
+            }
+            Chunk::Missing { .. } => return None,
+        })
+    }
+
+    fn lend(self) -> Result<uts_buffer> {
+        let Piece { position, right_bytes, data, is_message } = self;
+        let (start, size) = (data.as_ptr(), data.len());
+        Ok(uts_buffer {
+            data: start,
+            size,
+            right_bytes,
+            position,
+            is_message: is_message.into(),
+            // No context's: who reads it need not know of that one's end.
+            owner: give(Common::of::<Lent>(None), Arc::new(Lent { _bytes: data }))?,
+            ..uts_buffer::NONE
+        })
+    }
 }
 
 /// Ends a buffer: its bytes are the library's again, and it is empty.
