@@ -137,9 +137,11 @@ impl Buffer {
         }
     }
 
-    /// True if it holds less than so many bytes.
+    /// True if it holds less than so many bytes, or nothing that waits: whatever else it remembers,
+    /// the next message finds room.
     pub fn has_room(&self, bytes_max: usize) -> bool {
-        self.load_bytes() < bytes_max && !self.has_ended
+        let holds_none = self.waiting.is_empty() && self.at_once.is_empty();
+        (holds_none || self.load_bytes() < bytes_max) && !self.has_ended
     }
 
     /// Takes in what the order has let go at `now`. (playout.md R-4)

@@ -75,8 +75,8 @@ impl Clock {
         transit
     }
 
-    /// The quickest way lately.
-    pub(super) fn quickest(&self) -> Transit {
+    /// The quickest way lately, in microseconds by two clocks that nobody has compared.
+    pub fn quickest(&self) -> i64 {
         let is_recent = |(second, _): &&(u64, Transit)| second + SECONDS as u64 > self.second;
         let recent = self.quickest.iter().flatten().filter(is_recent);
         recent.map(|(_, transit)| *transit).min().unwrap_or(0)

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
-use uts_functions::playout::{Figures, MediaTime, Next};
+use uts_functions::playout::{Clock, Figures, MediaTime, Next};
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
@@ -468,20 +468,27 @@ impl Connection {
         let presentation = inbound.as_ref().and_then(|i| i.presentation(receive.group).cloned());
         let Some(inbound) = inbound.as_mut() else { return Err(ReadError::Blocked) };
         let clock = &mut inbound.clock;
+        let quickest = clock.as_deref().map(Clock::quickest);
         let stack = inbound.stacks.iter_mut().rev().find(|stack| stack.group == receive.group);
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
         let (mut has_widened, mut waits_for_message) = (false, false);
-        let plays = receive.play(now, clock, &mut stack.sequencing, stats);
+        let has_played = receive.playing.is_some();
         // Nobody is told any more when something is due.
         let due_by = if close_reason.is_some() { Time::NEVER } else { now };
         let outcome = loop {
+            let plays = receive.playing.is_some();
             // Of small messages there are many, and nothing else.
             if !plays && !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row))
             {
                 break Ok(());
             }
-            let (next, timing) = match plays.then(|| receive.next_played(due_by, clock.as_deref())) {
+            let mut played = || {
+                // What was read has left room for more.
+                receive.play(now, clock, &mut stack.sequencing, stats);
+                receive.next_played(due_by, clock.as_deref())
+            };
+            let (next, timing) = match plays.then(&mut played) {
                 None => (stack.sequencing.next(&mut receive.data, bytes_max), None),
                 Some(None) => (None, None),
                 Some(Some(Next::Data(next, timing))) => (Some(next), timing),
@@ -573,8 +580,9 @@ impl Connection {
             self.ways.flows.signals.insert(Signal::Credit(id.0));
         }
         self.ways.consumed(now, id.0);
-        if plays {
+        if has_played {
             self.ways.flows.update_alarm(id.0);
+            self.ways.follow_clock(now, quickest);
         }
         // flow.md R-38
         if waits_for_message && self.ways.flows.incoming.widen() {

@@ -242,6 +242,15 @@ impl Flows {
         Some((&mut self.table.get_mut(&id)?.receive, &mut self.incoming))
     }
 
+    /// Changes the receiving half of each flow of a group, and notes how it stands then.
+    pub fn change_receiving(&mut self, group: u8, mut change: impl FnMut(&mut ReceiveHalf)) {
+        let of_group = self.table.values_mut().map(|flow| &mut flow.receive);
+        for receive in of_group.filter(|receive| receive.group == group) {
+            change(receive);
+            self.incoming.note(receive);
+        }
+    }
+
     /// Notes how what is received of a flow stands.
     pub fn note_received(&mut self, id: u32) {
         if let Some((receive, incoming)) = self.receiving(id) {
@@ -430,13 +439,6 @@ impl Flows {
         if next != before {
             self.relist_alarm(id, before, next);
         }
-    }
-
-    /// Works out anew when something is due of the flows of a group.
-    pub fn update_alarms_of(&mut self, group: u8) {
-        let is_in = |flow: &Flow| flow.receive.group == group && flow.receive.playing.is_some();
-        let ids: Vec<u32> = self.table.iter().filter(|(_, flow)| is_in(flow)).map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.update_alarm(id));
     }
 
     fn relist_alarm(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {

@@ -62,31 +62,34 @@ impl Playing {
 
 impl ReceiveHalf {
     /// Data has come under a stack, or its sender has put it to use: when messages are handed over
-    /// is what the newest of them says.
-    pub fn follow_playout(&mut self, stack: &ReceiveStack) {
+    /// is what the newest of them says. Says whether it has changed: the flow is to be noted then,
+    /// and its alarm updated.
+    pub fn follow_playout(&mut self, stack: &ReceiveStack) -> bool {
         if self.playing.is_none() && !stack.layout.times {
-            return;
+            return false;
         }
         let choice = *stack.profile.get(Function::Playout);
         if let Some(playing) = self.playing.as_mut()
             && (stack.epoch <= playing.epoch || playing.choice == choice)
         {
             playing.epoch = playing.epoch.max(stack.epoch);
-            return;
+            return false;
         }
-        let Some(mechanism) = playout::Slot::build(&choice, ()) else { return };
+        let Some(mechanism) = playout::Slot::build(&choice, ()) else { return false };
         match self.playing.as_mut() {
             Some(playing) => {
                 playing.buffer.follow(&mechanism);
                 (playing.epoch, playing.choice, playing.mechanism) = (stack.epoch, choice, mechanism);
                 // Whatever waits is looked at by the new one.
                 playing.due = Some(Time::ZERO);
+                true
             }
             None => {
                 let buffer = Buffer::new(self.data.reached());
                 let playing =
                     Playing { epoch: stack.epoch, choice, mechanism, buffer, due: None, skipped: 0, late: 0 };
                 self.playing = Some(Box::new(playing));
+                true
             }
         }
     }
@@ -147,6 +150,7 @@ impl Ways {
         }
         let Some(inbound) = self.inbound.as_mut() else { return };
         let clock = &mut inbound.clock;
+        let before = clock.as_deref().map(Clock::quickest);
         let stack = inbound.stacks.iter_mut().rev().find(|stack| stack.group == receive.group);
         let Some(stack) = stack else { return };
         receive.play(now, clock, &mut stack.sequencing, &mut self.stats);
@@ -157,6 +161,34 @@ impl Ways {
         }
         self.flows.note_received(id);
         self.flows.update_alarm(id);
+        self.follow_clock(now, before);
+    }
+
+    /// The quickest way may be another than before: then what waits in any flow is due at another
+    /// time. (playout.md R-2)
+    pub(in crate::connection) fn follow_clock(&mut self, now: Time, before: Option<i64>) {
+        let clock = self.inbound.as_ref().and_then(|inbound| inbound.clock.as_deref());
+        if clock.is_some_and(|clock| Some(clock.quickest()) != before) {
+            self.play_anew(now);
+        }
+    }
+
+    /// Works out anew when something is due of what waits in any flow, and tells of what is.
+    pub(in crate::connection) fn play_anew(&mut self, now: Time) {
+        let playing = self.flows.iter().filter(|(_, flow)| flow.receive.playing.is_some());
+        let ids: Vec<u32> = playing.map(|(id, _)| id).collect();
+        let clock = self.inbound.as_mut().map(|inbound| &mut inbound.clock);
+        let Some(clock) = clock.filter(|_| !ids.is_empty()) else { return };
+        let clock = clock.get_or_insert_default();
+        for id in ids {
+            let Some(receive) = self.flows.get_mut(id).map(|flow| &mut flow.receive) else { continue };
+            let Some(playing) = receive.playing.as_deref_mut() else { continue };
+            playing.due = playing.buffer.due(clock);
+            if playing.due.is_some_and(|due| due <= now) {
+                receive.tell_reader(id, &mut self.events);
+            }
+            self.flows.update_alarm(id);
+        }
     }
 
     /// Looks at what waits for its time, if some of it is due.

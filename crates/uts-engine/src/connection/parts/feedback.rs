@@ -219,7 +219,7 @@ mod tests {
         let inbound = ways.inbound.as_mut().expect("established");
         let next = inbound.stacks[0].profile.with_named(Function::Retransmission, "selective");
         assert!(inbound.open(1, 0, &next.expect("it exists")));
-        ways.follow_demands(1);
+        ways.follow_demands(due, 1);
         ways.on_alarms(due);
         assert!(ways.feedback.is_empty() && ways.flows.next_alarm().is_none());
     }

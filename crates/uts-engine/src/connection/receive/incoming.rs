@@ -221,7 +221,7 @@ impl Connection {
             machine.on_packet(now, epoch);
         }
         if is_newer {
-            self.ways.follow_demands(epoch);
+            self.ways.follow_demands(now, epoch);
             self.ways.adopt_flow_control(now, epoch);
         }
         self.drain_exchange(now, Direction::In);
@@ -302,8 +302,16 @@ impl Ways {
             bug!("stack {index} of a packet is gone before its data is read");
             return false;
         };
-        let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else { return false };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
+        let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else {
+            // flow.md R-39: what came before of the flow, without a limit, may be lost. It begins
+            // with this one.
+            let first = self.config.first_credit();
+            let may_be_beyond = counts && self.flows.has_come_free && stack.flow.info().facts.grants;
+            return may_be_beyond
+                && self.flows.would_open(flow)
+                && parts.any(|part| part.offset.unwrap_or(0).saturating_add(part.len) > first);
+        };
         let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
         // flow.md R-39
         let may_be_beyond = receive.is_free() || self.flows.has_come_free;
@@ -370,7 +378,7 @@ impl Ways {
             return Err(CloseReason::Protocol(what));
         }
         receive.follow_demand(stack);
-        receive.follow_playout(stack);
+        let is_played = receive.follow_playout(stack);
         if sent_free && !receive.is_free() {
             // It left before its sender needed credit.
             receive.free_limit = receive.free_limit.max(receive.free_bound());
@@ -382,6 +390,10 @@ impl Ways {
         let is_wanted = receive.due_reset().is_none() && !receive.is_done;
         if is_told && is_wanted {
             self.flows.signals.insert(Signal::Credit(id));
+        }
+        if is_played {
+            self.flows.note_received(id);
+            self.flows.update_alarm(id);
         }
         Ok(is_wanted.then_some(Placement { counts, repeats }))
     }
@@ -509,15 +521,14 @@ impl Ways {
 
     /// The sender has put this epoch to use: what asks for missing data is what its profile says,
     /// also where nothing new comes.
-    pub(in crate::connection) fn follow_demands(&mut self, epoch: u32) {
+    pub(in crate::connection) fn follow_demands(&mut self, now: Time, epoch: u32) {
         let stack = self.inbound.as_ref().and_then(|i| i.stacks.iter().find(|s| s.epoch == epoch));
         let Some(stack) = stack else { return };
-        let group = stack.group;
-        for (_, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.receive.group == stack.group) {
-            flow.receive.follow_demand(stack);
-            flow.receive.follow_playout(stack);
-        }
-        self.flows.update_alarms_of(group);
+        self.flows.change_receiving(stack.group, |receive| {
+            receive.follow_demand(stack);
+            receive.follow_playout(stack);
+        });
+        self.play_anew(now);
     }
 
     /// Looks for what is missing of a flow, where a mechanism here asks for it.
