@@ -89,6 +89,7 @@ pub struct Ledger<T> {
     largest_acked: Option<u64>,
     eliciting: u64,
     last_eliciting_at: Time,
+    awaiting_since: Time,
     lost: VecDeque<(u64, Sent<T>)>,
     reordering: Reordering,
     skips: Skips,
@@ -107,6 +108,7 @@ impl<T> Default for Ledger<T> {
             largest_acked: None,
             eliciting: 0,
             last_eliciting_at: Time::ZERO,
+            awaiting_since: Time::ZERO,
             lost: VecDeque::new(),
             reordering: Reordering::default(),
             skips: Skips::none(),
@@ -188,6 +190,11 @@ impl<T: Carried> Ledger<T> {
         self.last_eliciting_at
     }
 
+    /// When the first packet left that asked for an acknowledgement since none did in flight.
+    pub fn awaiting_since(&self) -> Time {
+        self.awaiting_since
+    }
+
     /// The oldest packet in flight that asks for an acknowledgement.
     pub fn oldest_eliciting(&self) -> Option<Sent<T>> {
         let entry = self.entries.iter().find(|entry| entry.open != 0 && entry.sent.eliciting)?;
@@ -204,6 +211,9 @@ impl<T: Carried> Ledger<T> {
     /// each raises the bytes in flight by its own.
     pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
+            if self.eliciting == 0 {
+                self.awaiting_since = sent.snapshot.sent_at;
+            }
             self.eliciting += packets;
             self.last_eliciting_at = sent.snapshot.sent_at;
         } else {
