@@ -50,7 +50,8 @@ struct Torture {
     lanes: BTreeMap<(usize, u32), Lane>,
     /// Flows that are open, by who opened them and the place in the plan.
     opened: Vec<bool>,
-    memory_bytes_max: usize,
+    /// The most memory that a connection took, and its parts.
+    memory_max: (usize, [(&'static str, usize); 10]),
     completed: u64,
     /// Flows with requirements of their own.
     own_profiles: u64,
@@ -98,7 +99,7 @@ impl Torture {
             established_at: None,
             lanes: BTreeMap::new(),
             opened,
-            memory_bytes_max: 0,
+            memory_max: Default::default(),
             completed: 0,
             own_profiles: 0,
             failed: false,
@@ -280,7 +281,10 @@ impl Torture {
             if let Some(handle) = self.handles[node]
                 && let Some(connection) = self.world.endpoint(node).peek(handle)
             {
-                self.memory_bytes_max = self.memory_bytes_max.max(connection.memory_bytes());
+                let bytes = connection.memory_bytes();
+                if bytes > self.memory_max.0 {
+                    self.memory_max = (bytes, connection.memory_parts());
+                }
             }
         }
     }
@@ -372,8 +376,12 @@ impl Torture {
         for flow in arriving {
             let connection = self.connection(node);
             if connection.has_read_all(flow) {
-                let is_left = connection.read(now, flow, 5000).is_ok();
-                assert!(!is_left, "{} has not read all of {flow:?}", node_name(node));
+                let left = connection.read(now, flow, 5000);
+                assert!(
+                    left.is_err(),
+                    "{} has not read all of {flow:?} at {now:?}: {left:?}",
+                    node_name(node)
+                );
             }
         }
     }
@@ -396,8 +404,8 @@ impl Torture {
             })
             .sum();
         assert!(missing == 0 || given_up > 0, "{missing} positions are missing and nobody gave them up");
-        let memory = self.memory_bytes_max;
-        assert!(memory < MEMORY_BYTES_MAX, "a connection took {memory} bytes");
+        let (memory, parts) = self.memory_max;
+        assert!(memory < MEMORY_BYTES_MAX, "a connection took {memory} bytes: {parts:?}");
     }
 
     /// On a path that has become clean, an exchange each way succeeds. Then nothing happens any

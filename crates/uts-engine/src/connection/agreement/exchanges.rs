@@ -673,6 +673,15 @@ mod tests {
             let mut ways = testing::ways();
             ways.flows.has_come_free = has_come_free;
             ways.adopt_flow_control(Time::ZERO, 0);
+            // Whether anything of the flow has come makes no difference.
+            let unknown = frame::Data {
+                flow: 3,
+                offset: Some(ways.config.first_credit()),
+                flags: frame::DataFlags::default(),
+                has_len: false,
+                bytes: b"data",
+            };
+            assert_eq!(ways.overruns(0, &Contents::Data(unknown)), has_come_free);
             assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
             let limit = ways.flows.get(1).expect("open").receive.limit();
             let data = |offset, bytes| frame::Data {
