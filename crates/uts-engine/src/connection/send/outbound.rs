@@ -67,8 +67,6 @@ pub(crate) struct Outbound {
     pub timeouts: u32,
     /// Packets that have gone on since, with data that is not repeated.
     pub unheard: u16,
-    /// When something was acknowledged last, or a time-out was noted.
-    pub heard_at: Time,
     /// Packets to send whatever the window says.
     pub probes_due: u8,
     /// Doublings of the time-out that outlast their row of time-outs (timing.md R-19).
@@ -156,7 +154,6 @@ impl Outbound {
             meter: Meter::new(),
             timeouts: 0,
             unheard: 0,
-            heard_at: Time::ZERO,
             probes_due: 0,
             kept_doublings: 0,
             loss_at: None,

@@ -33,9 +33,6 @@ const UNHEARD_WAIT_MIN: Duration = Duration::from_millis(10);
 /// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Time-outs in which nothing is acknowledged, whatever leaves in them, after which it is one.
-const PUT_OFF: u32 = 2;
-
 /// Probes sent per time-out (RFC 9002 section 6.2.4).
 const PROBES_PER_TIMEOUT: u8 = 2;
 
@@ -112,11 +109,7 @@ impl Outbound {
         match self.finding.alarm() {
             Alarm::Probe | Alarm::Each => {
                 let once = finding::wait(self.probe_timeout(), self.kept_doublings.into());
-                let wait = probe_wait(once, self.timeouts);
-                // timing.md R-10: what leaves meanwhile puts it off once. (RFC 6298 section 5.1
-                // does not let it at all.)
-                let since = self.ledger.awaiting_since().max(self.heard_at);
-                Some((self.ledger.last_eliciting_at() + wait).min(since + wait * PUT_OFF))
+                Some(self.ledger.answer_due_from() + probe_wait(once, self.timeouts))
             }
             Alarm::LoseAll { since } => {
                 let (_, oldest_at) = self.ledger.oldest()?;
@@ -134,7 +127,7 @@ impl Outbound {
     /// time-outs. Under Karn's rule what they have doubled is kept until a round trip is measured
     /// (timing.md R-19).
     pub fn on_heard(&mut self, now: Time, measures: bool) {
-        self.heard_at = now;
+        self.ledger.restart_timer(now);
         let is_kept = !measures && !self.timing.measures_repeats();
         self.kept_doublings = if is_kept { self.doublings().min(BACKOFF_MAX) as u8 } else { 0 };
         (self.timeouts, self.unheard) = (0, 0);
@@ -143,7 +136,7 @@ impl Outbound {
 
     /// Notes a time-out.
     pub fn on_timeout(&mut self, now: Time) {
-        self.heard_at = now;
+        self.ledger.restart_timer(now);
         self.timeouts = self.timeouts.saturating_add(1);
         if let Some(each) = &mut self.each {
             each.timed_out_below = self.ledger.next_number();

@@ -89,7 +89,7 @@ pub struct Ledger<T> {
     largest_acked: Option<u64>,
     eliciting: u64,
     last_eliciting_at: Time,
-    awaiting_since: Time,
+    answer_due_from: Time,
     lost: VecDeque<(u64, Sent<T>)>,
     reordering: Reordering,
     skips: Skips,
@@ -108,7 +108,7 @@ impl<T> Default for Ledger<T> {
             largest_acked: None,
             eliciting: 0,
             last_eliciting_at: Time::ZERO,
-            awaiting_since: Time::ZERO,
+            answer_due_from: Time::ZERO,
             lost: VecDeque::new(),
             reordering: Reordering::default(),
             skips: Skips::none(),
@@ -190,9 +190,15 @@ impl<T: Carried> Ledger<T> {
         self.last_eliciting_at
     }
 
-    /// When the first packet left that asked for an acknowledgement since none did in flight.
-    pub fn awaiting_since(&self) -> Time {
-        self.awaiting_since
+    /// Instant from which a time-out counts: what is sent again does not put it off (timing.md
+    /// R-10; RFC 6298 section 5.1).
+    pub fn answer_due_from(&self) -> Time {
+        self.answer_due_from
+    }
+
+    /// The peer has answered, or a time-out was noted: the next counts from now.
+    pub fn restart_timer(&mut self, now: Time) {
+        self.answer_due_from = now;
     }
 
     /// The oldest packet in flight that asks for an acknowledgement.
@@ -211,8 +217,8 @@ impl<T: Carried> Ledger<T> {
     /// each raises the bytes in flight by its own.
     pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
-            if self.eliciting == 0 {
-                self.awaiting_since = sent.snapshot.sent_at;
+            if self.eliciting == 0 || !sent.departure.repeats {
+                self.answer_due_from = sent.snapshot.sent_at;
             }
             self.eliciting += packets;
             self.last_eliciting_at = sent.snapshot.sent_at;
