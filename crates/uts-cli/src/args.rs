@@ -6,9 +6,11 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod decode;
 mod perf;
 mod ssh;
 mod tunnel;
+pub use decode::DecodeArgs;
 pub use perf::PerfArgs;
 pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
@@ -75,6 +77,8 @@ pub enum Command {
     Top(TopArgs),
     /// Measure what a connection to a server carries
     Perf(PerfArgs),
+    /// Tell of a capture packet by packet: frames, exchanges and mechanisms by name
+    Decode(DecodeArgs),
     /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
     /// Show which profile given properties lead to, and the reason for each choice

@@ -116,6 +116,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Properties(properties) => cmd::properties::run(properties),
+            Command::Decode(decode) => cmd::decode::run(decode),
             Command::Functions(functions) => cmd::functions::run(functions),
             Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),

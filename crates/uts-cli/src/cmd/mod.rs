@@ -3,6 +3,7 @@
 mod beside;
 pub mod cp;
 pub mod ctl;
+pub mod decode;
 pub mod explain;
 pub mod functions;
 pub mod hosts;
