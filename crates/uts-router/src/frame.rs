@@ -1,6 +1,7 @@
 //! Frames as packet sockets hand them over, and as a path carries them.
 
 use super::sys::VNET_HEADER_BYTES;
+use std::borrow::Cow;
 use uts_path::Payload;
 
 /// Bytes of an Ethernet header.
@@ -101,6 +102,19 @@ impl Payload for Packet {
 
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.ip())
+    }
+
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        matches!(ethertype(&self.bytes), Some(ETHERTYPE_IPV4 | ETHERTYPE_IPV6))
+            .then(|| Cow::Borrowed(Packet::ip(self)))
+    }
+
+    /// Its checksums are those that were on the line.
+    fn set_ip(&mut self, packet: &[u8]) -> bool {
+        complete_checksum(&mut self.bytes);
+        self.bytes.truncate(IP_AT);
+        self.bytes.extend_from_slice(packet);
+        true
     }
 
     /// By protocol, addresses and ports (RFC 8290, section 4.1.1).

@@ -1,5 +1,7 @@
 //! Datagrams, as applications hand them over and as the network carries them.
 
+use crate::pcap;
+use std::borrow::Cow;
 use std::net::{SocketAddr, SocketAddrV4};
 use uts_engine::Ecn;
 use uts_functions::Time;
@@ -150,6 +152,28 @@ impl Payload for Packet {
         let number = |end: SocketAddrV4| u64::from(u32::from(*end.ip())) << 16 | u64::from(end.port());
         // The golden ratio's bits spread what differs in a few.
         number(self.from).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number(self.to)
+    }
+
+    /// Where paths carry headers, and the packet is no fragment. A checksum that nobody has asked
+    /// for is computed.
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        let shows = self.header_bytes > 0 && !matches!(self.body, Body::Fragment(_));
+        shows.then(|| Cow::Owned(pcap::laid_out(self)))
+    }
+
+    /// Whatever is at another address, or has another checksum of its headers, cannot arrive.
+    fn set_ip(&mut self, packet: &[u8]) -> bool {
+        let Some(restored) = pcap::read(packet) else { return false };
+        if (restored.from, restored.to) != (self.from, self.to) {
+            self.damage = Damage::Headers;
+            return true;
+        }
+        self.damage = self.damage.max(Damage::Payload);
+        self.hops_left = restored.hops_left;
+        self.identification = restored.identification;
+        self.checksum = restored.checksum;
+        self.body = Body::Bytes(restored.payload.to_vec());
+        true
     }
 
     fn bytes(&self) -> Option<&[u8]> {

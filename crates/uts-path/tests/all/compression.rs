@@ -356,7 +356,8 @@ proptest! {
                 };
                 let typed = usize::from(text.contains("typed"));
                 prop_assert!(frame.bytes.len() <= packet.len() + typed);
-                prop_assert_eq!(far.expand(&frame.bytes).as_ref(), Ok(packet), "{}", text);
+                let restored = far.expand(&frame.bytes);
+                prop_assert_eq!(restored.as_ref(), Ok(packet), "{}", text);
             }
         }
     }
@@ -487,5 +488,231 @@ fn what_is_restored_wrongly_has_a_wrong_checksum() {
         }
         assert!(wrong > 1000, "{text}: {wrong}");
         assert!(1000 * unseen <= wrong, "{text}: {unseen} of {wrong}");
+    }
+}
+
+/// A window of fifteen packets behind one that is lost is lost with it. As it is sent again, all
+/// comes right.
+#[test]
+fn a_lost_frame_costs_what_follows_until_something_is_sent_again() {
+    let (mut near, mut far) = ends("rx");
+    let mut serial = 0;
+    let mut send = |sequence: u32, is_lost: bool| {
+        serial += 1;
+        let packet = rx_packet(serial as u16, Header { serial, sequence, ..RX }, b"data");
+        let frame = near.compress(&packet).expect("IPv4");
+        if is_lost {
+            return (frame.form, false);
+        }
+        let restored = far.expand(&frame.bytes);
+        let is_right = restored.as_ref() == Ok(&packet);
+        assert!(is_right || !restored.is_ok_and(|restored| is_valid(&restored)));
+        (frame.form, is_right)
+    };
+    let first: Vec<_> = (1..=5).map(|sequence| send(sequence, false)).collect();
+    assert_eq!((first[0].0, first[4].0), (Form::Whole, Form::Compressed));
+    assert!(first.iter().all(|(_, is_right)| *is_right));
+    assert_eq!(send(6, true).0, Form::Compressed);
+    assert!((7..=20).all(|sequence| send(sequence, false) == (Form::Compressed, false)));
+    // The number jumps back: whole headers. What follows is new to the slot only beyond 20.
+    assert!((6..=20).all(|sequence| send(sequence, false) == (Form::Whole, true)));
+    assert!((21..=30).all(|sequence| send(sequence, false) == (Form::Compressed, true)));
+}
+
+/// Each exchange of Rx that a lost frame could stop: what its sender repeats has whole headers.
+#[test]
+fn whatever_is_repeated_has_whole_headers() {
+    let beyond = [1; 3];
+    let ack = |first: u32| Ack {
+        buffer_packets: 9,
+        skew: 0,
+        first,
+        previous: 1,
+        serial: 1,
+        reason: Reason::Requested,
+        beyond: &beyond,
+        trailer: &[],
+    };
+    let (client, status) = (Flags(5), Header { kind: Type::Ack, sequence: 0, ..RX });
+    let next = Header { call: 2, flags: client, ..RX };
+    for (first, then, again) in [
+        // A request of one packet, in a call behind another.
+        ((RX, Body::Data(b"a")), (next, Body::Data(b"b")), (next, Body::Data(b"b"))),
+        // An acknowledgement.
+        ((status, Body::Ack(ack(2))), (status, Body::Ack(ack(5))), (status, Body::Ack(ack(5)))),
+        // One that knows less.
+        ((status, Body::Ack(ack(2))), (status, Body::Ack(ack(5))), (status, Body::Ack(ack(4)))),
+        // A challenge, a response, an error.
+        ((RX, Body::Data(b"a")), (RX, Body::Challenge(b"c")), (RX, Body::Challenge(b"d"))),
+        ((RX, Body::Data(b"a")), (RX, Body::Response(b"c")), (RX, Body::Response(b"c"))),
+        ((RX, Body::Data(b"a")), (RX, Body::Abort(1)), (RX, Body::Abort(1))),
+    ] {
+        let (mut near, mut far) = ends("rx");
+        let mut serial = 0;
+        let mut send = |(header, body): (Header, Body<'_>), is_lost: bool| {
+            serial += 1;
+            let packet = udp(7001, serial as u16, &Packet::new(Header { serial, ..header }, body).to_bytes());
+            let frame = near.compress(&packet).expect("IPv4");
+            (frame.form, is_lost || far.expand(&frame.bytes) == Ok(packet))
+        };
+        assert_eq!(send(first, false), (Form::Whole, true));
+        assert_eq!(send(then, true), (Form::Compressed, true), "{then:?}");
+        assert_eq!(send(again, false), (Form::Whole, true), "{again:?}");
+    }
+}
+
+#[test]
+fn tcp_that_is_sent_again_has_whole_headers() {
+    let (mut near, mut far) = ends("vj");
+    let mut identification = 0;
+    let mut send = |sequence: u32, ack: u32, data: &[u8], is_lost: bool| {
+        identification += 1;
+        let packet = tcp_packet(99, identification, &Segment { sequence, ack, ..SEGMENT }, data);
+        let frame = near.compress(&packet).expect("IPv4");
+        (frame.form, is_lost || far.expand(&frame.bytes) == Ok(packet))
+    };
+    let data = [7; 100];
+    assert_eq!(send(0, 1, &data, false), (Form::Whole, true));
+    assert_eq!(send(100, 1, &data, true).0, Form::Compressed);
+    assert_eq!(send(200, 1, &data, false), (Form::Compressed, false));
+    assert_eq!(send(100, 1, &data, false), (Form::Whole, true));
+    assert_eq!(send(200, 1, &data, false), (Form::Compressed, true));
+    // An acknowledgement that is the same as the one before.
+    assert_eq!(send(300, 1, &[], false), (Form::Compressed, true));
+    assert_eq!(send(300, 1, &[], false), (Form::Whole, true));
+}
+
+/// Differences of small numbers may cancel out, and nothing tells. The last packet of a call of
+/// three was number 3; the first of the next call is lost; its second looks like a fourth of the old
+/// one: call and serial number are one too low each, the sequence number two too high.
+#[test]
+fn differences_that_cancel_out_pass_the_checksum() {
+    let (mut near, mut far) = ends("rx");
+    let mut send = |call: u32, sequence: u32, serial: u32, is_lost: bool| {
+        let packet = rx_packet(serial as u16, Header { call, sequence, serial, ..RX }, b"data");
+        let frame = near.compress(&packet).expect("IPv4");
+        (packet, if is_lost { Vec::new() } else { far.expand(&frame.bytes).expect("known") })
+    };
+    for sequence in 1..=3 {
+        let (sent, restored) = send(1, sequence, sequence, false);
+        assert_eq!(sent, restored);
+    }
+    send(2, 1, 4, true);
+    let (sent, restored) = send(2, 2, 5, false);
+    assert!(sent != restored && is_valid(&restored));
+    let header = Header::parse(&restored[28..]).expect("of Rx");
+    assert_eq!((header.call, header.sequence, header.serial), (1, 4, 4));
+}
+
+// ---- links ----
+
+fn link(text: &str) -> Link<Vec<u8>> {
+    Link::new(text.parse::<LinkConfig>().expect("settings"), 7).expect("in range")
+}
+
+/// Data of one call with checksums, so many bytes each.
+fn call(packets: u32, data_bytes: usize) -> Vec<Vec<u8>> {
+    let header = |serial| Header { serial, sequence: serial, ..RX };
+    (1..=packets).map(|n| rx_packet(n as u16, header(n), &vec![0; data_bytes])).collect()
+}
+
+/// Arrivals, each with its instant.
+fn arrivals(link: &mut Link<Vec<u8>>, packets: &[Vec<u8>]) -> Vec<(u64, usize, Vec<u8>)> {
+    for packet in packets {
+        link.send(0, packet.clone(), packet.len());
+    }
+    let arrived = std::iter::from_fn(|| link.poll_delivery(u64::MAX / 2));
+    arrived.map(|delivery| (delivery.due_ns, delivery.len, delivery.payload)).collect()
+}
+
+#[test]
+fn a_link_transmits_frames_and_delivers_packets() {
+    let packets = call(3, 520);
+    let mut plain = link("rate=19200bit framing=slip");
+    let mut compressed = link("rate=19200bit framing=slip compress=rx");
+    let whole = arrivals(&mut plain, &packets);
+    let arrived = arrivals(&mut compressed, &packets);
+    assert!(arrived.iter().zip(&packets).all(|((_, len, got), sent)| got == sent && *len == sent.len()));
+    // Ten bit times for each byte: two that frame it, 520 of data, and 56 or 4 of headers.
+    let escapes = |bytes: &[u8]| bytes.iter().filter(|b| matches!(b, 0xc0 | 0xdb)).count();
+    let bytes_of =
+        |n: usize, headers: &[u8]| (522 + headers.len() + escapes(headers)) as u64 * (n as u64).min(1);
+    let spans = |arrived: &[(u64, usize, Vec<u8>)]| {
+        (1..3)
+            .map(|n| (arrived[n].0 - arrived[n - 1].0) * 1920)
+            .map(|b| (b + 500_000_000) / 1_000_000_000)
+            .collect::<Vec<_>>()
+    };
+    let wanted: Vec<u64> = (1..3).map(|n| bytes_of(n, &packets[n][..56])).collect();
+    assert_eq!(spans(&whole), wanted);
+    let wanted: Vec<u64> =
+        (1..3).map(|n| bytes_of(n, &[&[0x68, 0x40], &packets[n][26..28]].concat())).collect();
+    assert_eq!(spans(&arrived), wanted);
+    let stats = compressed.stats();
+    assert_eq!((stats.whole_headers, stats.compressed_headers, stats.delivered), (1, 2, 3));
+    assert_eq!((stats.restored_wrong, stats.dropped()), (0, 0));
+}
+
+#[test]
+fn a_frame_that_a_link_loses_costs_those_behind_it() {
+    let packets = call(20, 100);
+    let mut lossy = link("compress=rx loss=places:5");
+    let arrived = arrivals(&mut lossy, &packets);
+    let right: Vec<usize> = (0..arrived.len()).filter(|n| packets.contains(&arrived[*n].2)).collect();
+    assert_eq!((right, arrived.len()), (vec![0, 1, 2, 3], 19));
+    assert!(arrived[4..].iter().all(|(.., packet)| !is_valid(packet)));
+    assert_eq!((lossy.stats().restored_wrong, lossy.stats().dropped_loss), (15, 1));
+    // The same without compression costs the packet that is lost.
+    let mut plain = link("loss=places:5");
+    let arrived = arrivals(&mut plain, &packets);
+    assert!(arrived.len() == 19 && arrived.iter().all(|(.., packet)| packets.contains(packet)));
+}
+
+/// Whatever a link does to frames, a right packet is delivered right or not at all.
+#[test]
+fn damage_hits_the_frame() {
+    let packets = call(400, 40);
+    for text in [
+        "compress=rx corrupt=0.05,3",
+        "compress=rx,typed corrupt=0.05",
+        "compress=rx loss=0.02 duplicate=0.02",
+    ] {
+        let mut link = link(text);
+        let arrived = arrivals(&mut link, &packets);
+        let valid: Vec<_> = arrived.iter().filter(|(.., packet)| is_valid(packet)).collect();
+        assert!(!valid.is_empty() && valid.iter().all(|(.., packet)| packets.contains(packet)), "{text}");
+        let stats = link.stats();
+        assert!(stats.restored_wrong > 0, "{text}: {stats:?}");
+        assert_eq!(stats.packets_in + stats.duplicated, stats.delivered + stats.dropped(), "{text}");
+    }
+}
+
+#[test]
+fn a_link_takes_another_compression_while_frames_are_under_way() {
+    let packets = call(6, 10);
+    let mut link = link("delay=1s");
+    for (n, change) in ["compress=rx", "compress=off", "compress=rx,typed"].iter().enumerate() {
+        link.set(n as u64, &change.parse().expect("a change")).expect("in range");
+        for packet in &packets[2 * n..2 * n + 2] {
+            link.send(n as u64, packet.clone(), packet.len());
+        }
+    }
+    let arrived: Vec<Vec<u8>> = std::iter::from_fn(|| link.poll(u64::MAX / 2)).collect();
+    assert_eq!(arrived, packets);
+    let stats = link.stats();
+    assert_eq!((stats.whole_headers, stats.compressed_headers), (2, 2));
+}
+
+#[test]
+fn a_line_without_types_drops_ipv6() {
+    let ipv6 = [&[0x60, 0, 0, 0, 0, 0, 59, 64][..], &[1; 32]].concat();
+    for (text, dropped) in [("compress=rx", 1), ("compress=vj", 0), ("compress=rx,typed", 0)] {
+        let mut link = link(text);
+        let arrived = arrivals(&mut link, core::slice::from_ref(&ipv6));
+        assert_eq!(
+            (arrived.len() as u64, link.stats().dropped_compression),
+            (1 - dropped, dropped),
+            "{text}"
+        );
     }
 }
