@@ -8,10 +8,10 @@
 //! * 5 is the version of whole headers, 6 that of compressed ones.
 //! * A packet is taken for one of Rx if one of its ports is of [`AFS_PORTS`].
 //! * A packet without UDP checksum is sent as it is, as nothing would tell wrong headers.
-//! * A packet that says nothing new is sent with whole headers: data of the call that was sent
-//!   before, an acknowledgement that knows no more than the last, another packet of the same type.
-//!   Its sender has missed the answer. This includes what the paper does when the sequence number
-//!   jumps back, and a lost request, answer or acknowledgement beside it.
+//! * A packet that takes its call no further is sent with whole headers: data that do not follow
+//!   the data before, an acknowledgement that knows no more than the last, another packet of the
+//!   same type. Its sender has missed an answer. This includes what the paper does when the
+//!   sequence number jumps back, and a request, an answer or an acknowledgement that was lost.
 
 use super::delta::{put, take, take_u8, take_u16};
 use super::ipv4::{self, IP_BYTES};
@@ -277,13 +277,14 @@ fn split(packet: &[u8]) -> Option<(Headers, u16, &[u8])> {
     Some((headers, u16::from_be_bytes([*c0, *c1]), payload))
 }
 
-/// The highest that a connection has said in its call, beside its last headers.
+/// The last headers of a connection, and how far its packets of data and its acknowledgements have
+/// come in the call.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     headers: Headers,
-    /// The highest packet of data.
+    /// Number of the last packet of data.
     data: u32,
-    /// The highest packet of data that an acknowledgement knows of.
+    /// The packet of data up to which the last acknowledgement knew what has arrived.
     known: u32,
 }
 
@@ -295,14 +296,10 @@ impl Slot {
         if is_next_call {
             (self.data, self.known) = (0, 0);
         }
-        let raised = |highest: &mut u32, value: u32| {
-            let is_higher = value > *highest;
-            *highest = (*highest).max(value);
-            is_higher
-        };
+        let goes_on = |last: &mut u32, value: u32| core::mem::replace(last, value) < value;
         let is_news = match rx.kind {
-            Type::Data => raised(&mut self.data, rx.sequence),
-            Type::Ack => raised(&mut self.known, known(payload)),
+            Type::Data => goes_on(&mut self.data, rx.sequence),
+            Type::Ack => goes_on(&mut self.known, known(payload)),
             other => other != old.kind,
         };
         self.headers = *headers;
