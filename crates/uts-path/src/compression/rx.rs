@@ -12,12 +12,19 @@
 //!   the data before, an acknowledgement that knows no more than the last, another packet of the
 //!   same type. Its sender has missed an answer. This includes what the paper does when the
 //!   sequence number jumps back, and a request, an answer or an acknowledgement that was lost.
+//! * The checksum is a sum. What is one too low in one place and one too high in another passes:
+//!   the first packet of a call is lost, and the second is taken for a further one of the call
+//!   before. The sender therefore looks at what its peer would restore if it had missed the last
+//!   few frames. Headers that their checksum would not tell from that are sent whole. A frame whose
+//!   slot it would not tell says its slot.
 
 use super::delta::{put, take, take_u8, take_u16};
 use super::ipv4::{self, IP_BYTES};
 use super::slots::{Receiving, Sending};
 use super::{Discard, Form, Frame};
 use core::ops::RangeInclusive;
+use etherparse::checksum::Sum16BitWords;
+use std::collections::VecDeque;
 use uts_rx::{Body, Flags, Header, Packet, Type};
 
 /// Ports of AFS: file server 7000 to `rxperf` 7009.
@@ -30,6 +37,9 @@ const HEADERS_BYTES: usize = IP_BYTES + UDP_BYTES + uts_rx::HEADER_BYTES;
 
 const WHOLE: u8 = 0x50;
 const COMPRESSED: u8 = 0x60;
+
+/// Frames in a row whose loss is never taken for something else.
+const MISSED_MAX: usize = 8;
 
 /// Bits of the mask, in its two bytes behind the version (figure 15).
 const A: u16 = 0x0800;
@@ -228,22 +238,16 @@ impl Headers {
 
     /// Applies differences; `None` if a number would run over.
     fn advance(&mut self, compressed: &Compressed) -> Option<()> {
-        let mut rx = self.rx;
-        rx.call = rx.call.checked_add(compressed.call.unwrap_or(0).into())?;
-        rx.sequence = match compressed.sequence {
-            Sequence::Same => rx.sequence,
-            Sequence::Zero => 0,
-            Sequence::Ahead(delta) => rx.sequence.checked_add(delta.into())?,
-        };
-        rx.serial = rx.serial.checked_add(compressed.serial.unwrap_or(1).into())?;
-        rx.kind = compressed.kind.unwrap_or(rx.kind);
-        rx.flags = compressed.flags.unwrap_or(rx.flags);
-        rx.status = compressed.status.unwrap_or(rx.status);
-        rx.verifier = compressed.verifier.unwrap_or(0);
+        self.rx = next(&self.rx, compressed)?;
         let identification = ipv4::number(&self.ip, 4).wrapping_add(compressed.identification.unwrap_or(1));
         ipv4::put(&mut self.ip, 4, identification);
-        self.rx = rx;
         Some(())
+    }
+
+    /// The part of the UDP checksum that is of these headers.
+    fn sum(&self) -> u16 {
+        let sum = sum_of(&self.rx).add_slice(&self.ip[12..]).add_slice(&self.ports);
+        sum.ones_complement()
     }
 
     /// A packet of these headers; `None` if none is so long.
@@ -260,6 +264,28 @@ impl Headers {
         packet.extend_from_slice(content);
         Some(packet)
     }
+}
+
+/// The header behind another; `None` if a number would run over.
+fn next(before: &Header, compressed: &Compressed) -> Option<Header> {
+    let mut rx = *before;
+    rx.call = rx.call.checked_add(compressed.call.unwrap_or(0).into())?;
+    rx.sequence = match compressed.sequence {
+        Sequence::Same => rx.sequence,
+        Sequence::Zero => 0,
+        Sequence::Ahead(delta) => rx.sequence.checked_add(delta.into())?,
+    };
+    rx.serial = rx.serial.checked_add(compressed.serial.unwrap_or(1).into())?;
+    rx.kind = compressed.kind.unwrap_or(rx.kind);
+    rx.flags = compressed.flags.unwrap_or(rx.flags);
+    rx.status = compressed.status.unwrap_or(rx.status);
+    rx.verifier = compressed.verifier.unwrap_or(0);
+    Some(rx)
+}
+
+/// The sum of a header's words.
+fn sum_of(rx: &Header) -> Sum16BitWords {
+    Sum16BitWords::new().add_slice(&rx.to_bytes())
 }
 
 /// Headers of a packet of Rx that can be restored, its UDP checksum, and its UDP payload; `None` if
@@ -279,9 +305,11 @@ fn split(packet: &[u8]) -> Option<(Headers, u16, &[u8])> {
 
 /// The last headers of a connection, and how far its packets of data and its acknowledgements have
 /// come in the call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Slot {
     headers: Headers,
+    /// Headers of Rx before these, the latest last: what the peer may have of them.
+    earlier: VecDeque<Header>,
     /// Number of the last packet of data.
     data: u32,
     /// The packet of data up to which the last acknowledgement knew what has arrived.
@@ -302,8 +330,21 @@ impl Slot {
             Type::Ack => goes_on(&mut self.known, known(payload)),
             other => other != old.kind,
         };
+        self.earlier.push_back(old);
+        if self.earlier.len() > MISSED_MAX {
+            self.earlier.pop_front();
+        }
         self.headers = *headers;
         is_news || is_next_call
+    }
+
+    /// True if a peer that has missed the frames since would restore other headers than these from
+    /// what is compressed, and the checksum would not tell.
+    fn may_mislead(&self, compressed: &Compressed) -> bool {
+        let right = &self.headers.rx;
+        let sum = sum_of(right).ones_complement();
+        let mut restored = self.earlier.iter().filter_map(|earlier| next(earlier, compressed));
+        restored.any(|rx| rx != *right && sum_of(&rx).ones_complement() == sum)
     }
 }
 
@@ -339,21 +380,33 @@ impl Compressor {
                 let before = slot.headers;
                 if slot.on_packet(&headers, payload) {
                     differences = headers.after(&before, checksum);
+                    differences = differences.filter(|compressed| !slot.may_mislead(compressed));
                 }
                 number
             }
             None => {
-                let mut slot = Slot { headers, data: 0, known: 0 };
+                let mut slot = Slot { headers, earlier: VecDeque::new(), data: 0, known: 0 };
                 slot.on_packet(&headers, payload);
                 self.slots.add(slot)
             }
         };
         let slot = self.slots.on_sent(number);
         let Some(compressed) = differences else { return Some(whole(packet, number)) };
+        let slot = slot.or_else(|| self.slots_mislead(&headers, &compressed).then_some(number));
         let mut bytes = Vec::with_capacity(packet.len());
         Compressed { slot, ..compressed }.emit(&mut bytes);
         bytes.extend_from_slice(&payload[uts_rx::HEADER_BYTES..]);
         Some(Frame { form: Form::Compressed, bytes })
+    }
+
+    /// True if a peer that has missed a change of the slot would restore another packet in the slot
+    /// before, and the checksum would not tell.
+    fn slots_mislead(&self, right: &Headers, compressed: &Compressed) -> bool {
+        let sum = right.sum();
+        self.slots.iter().any(|slot| {
+            let mut other = slot.headers;
+            !other.is_of(right) && other.advance(compressed).is_some() && other.sum() == sum
+        })
     }
 }
 

@@ -27,6 +27,11 @@ impl<S> Sending<S> {
         Some((place as u8, slot))
     }
 
+    /// All that are in use.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &S> {
+        self.slots.iter().map(|(slot, _)| slot)
+    }
+
     /// Gives a connection a slot that has none. Returns its number.
     pub(super) fn add(&mut self, slot: S) -> u8 {
         self.uses += 1;
