@@ -1,4 +1,4 @@
-//! Rx, the remote procedure calls of AFS, on the wire: packets as values, without state or IO.
+//! Rx, the remote procedure calls of AFS, without IO: packets as values, and [calls](call).
 //!
 //! A packet is the payload of a UDP datagram: a [`Header`] of 28 bytes and a [`Body`]. Its fields
 //! are those of D. Bachmann, P. Honeyman and L. B. Huston, "The Rx Hex", CITI TR 93-8, 1993, figure
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+pub mod call;
 mod header;
 mod packet;
 

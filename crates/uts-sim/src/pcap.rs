@@ -77,8 +77,8 @@ pub(crate) fn udp_checksum(packet: &Packet) -> u16 {
     udp.calc_checksum_ipv4_raw(from, to, &content(&packet.body)).unwrap_or(0)
 }
 
-/// An IP packet that is no fragment, as it is on a line: with its UDP checksum, and with the zeros of
-/// a blank body.
+/// An IP packet that is no fragment, as it is on a line: with its UDP checksum, and with the zeros
+/// of a blank body.
 pub(crate) fn laid_out(packet: &Packet) -> Vec<u8> {
     let (ip, mut udp) = headers(packet);
     if udp.checksum == 0 {

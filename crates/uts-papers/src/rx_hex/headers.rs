@@ -70,7 +70,7 @@ fn after_first(identification: u16, header: Header) -> Result<Frame> {
     near.compress(&packet((1, 2), identification, header, &body)?).context("of Rx")
 }
 
-/// What the rules ask for, one behind the other: how many bits stand where figure 15 has them.
+/// The rules one behind the other: how many set the bits that figure 15 has for them.
 pub(super) fn rules() -> Result<Series> {
     let next = Header { sequence: 2, serial: 2, ..FIRST };
     let (a, b, d, e, f, g) = (1 << 11, 1 << 10, 1 << 8, 1 << 7, 1 << 6, 1 << 5);

@@ -4,7 +4,8 @@
 //! * [`protocol`]: its packets and its receiver;
 //! * [`world`]: the gateway, its line, and a server whose work takes time;
 //! * [`engine`]: the engine on the same line;
-//! * `headers`: compressed headers, bit by bit and in a mix of calls; `modem`: transfers over modems;
+//! * `headers`: compressed headers, bit by bit and in a mix of calls;
+//! * `modem`: transfers over modems;
 //! * `session`: a transfer as columns of figures;
 //! * `conclude`: what follows for the paper's figures; `draw`: how they are drawn.
 

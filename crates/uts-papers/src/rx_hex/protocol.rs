@@ -42,7 +42,7 @@ pub enum Headers {
 }
 
 impl Headers {
-    /// What Rx sends with these numbers; `None` where headers are only counted.
+    /// A packet of Rx with these numbers; `None` where headers are only counted.
     fn packet(
         self,
         kind: Type,

@@ -10,8 +10,8 @@ const FRAGMENT: u16 = 0x3fff;
 /// An IPv4 header without options.
 pub(super) type Header = [u8; IP_BYTES];
 
-/// The header of a packet, and what follows, if the header can be restored from its other fields: it
-/// has no options, its length and its checksum are right, and the packet is whole.
+/// The header of a packet, and what follows, if it can be restored from its other fields: it has
+/// no options, its length and its checksum are right, and the packet is whole.
 pub(super) fn split(packet: &[u8]) -> Option<(&Header, &[u8])> {
     let (header, rest) = packet.split_first_chunk::<IP_BYTES>()?;
     let is_whole = number(header, 6) & FRAGMENT == 0;

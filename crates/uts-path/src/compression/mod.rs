@@ -55,12 +55,12 @@ pub enum Compression {
     /// None.
     #[default]
     Off,
-    /// That of TCP/IP headers (RFC 1144): 40 bytes become 3 or more.
+    /// Compression of TCP/IP headers (RFC 1144): 40 bytes become 3 or more.
     Vj {
         /// Connections whose headers are kept, 1 to 256.
         slots: u16,
     },
-    /// That of Rx/UDP/IP headers, 56 bytes of which become 4 or more, and that of TCP/IP beside it.
+    /// Compression of Rx/UDP/IP headers, 56 bytes of which become 4 or more, and of TCP/IP headers.
     Rx {
         /// Connections of each whose headers are kept, 1 to 256.
         slots: u16,

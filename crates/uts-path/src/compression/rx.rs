@@ -1,7 +1,7 @@
 //! Compression of Rx/UDP/IP headers (The Rx Hex, section 7): 56 bytes become 4 to 6 mostly.
 //!
-//! A connection is known by addresses, ports, epoch and number. Twelve bits, A to L, say what of the
-//! rest is sent and what follows from the packet before. There are no bits for the service, the
+//! A connection is known by addresses, ports, epoch and number. Twelve bits, A to L, say what of
+//! the rest is sent and what follows from the packet before. There are no bits for the service, the
 //! security index, and the type of service, time to live and fragment fields of IP. If one of them
 //! changes, headers are sent whole. The paper leaves these open, and they are as follows here:
 //!
@@ -207,8 +207,8 @@ impl Headers {
         ipv4::is_alike(&self.ip, &before.ip) && fixed(&self.rx) == fixed(&before.rx)
     }
 
-    /// Differences to the headers before; `None` if there are no bits for them, or if they are below
-    /// zero or too large.
+    /// Differences to the headers before; `None` if there are no bits for them, or if they are
+    /// below zero or too large.
     fn after(&self, before: &Headers, checksum: u16) -> Option<Compressed> {
         if !self.can_follow(before) {
             return None;

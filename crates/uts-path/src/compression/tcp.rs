@@ -205,8 +205,8 @@ impl Headers {
         let (ack, sequence) = (ahead(self.ack(), before.ack())?, ahead(self.sequence(), before.sequence())?);
         let length = u16::try_from(before.data_bytes).ok().filter(|length| *length != 0);
         let changes = match (urgent, window, ack, sequence) {
-            // Data behind an acknowledgement. Anything else that says nothing new is sent again, since
-            // the peer has missed it.
+            // Only data behind an acknowledgement may say nothing new. Anything else is sent again,
+            // since the peer has missed it.
             (None, None, None, None) if before.data_bytes > 0 || self.data_bytes == 0 => return None,
             (None, None, Some(a), Some(s)) if Some(s) == length && a == s => Changes::Echoed,
             (None, None, None, Some(s)) if Some(s) == length => Changes::OneWay,

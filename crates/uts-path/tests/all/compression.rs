@@ -476,7 +476,7 @@ fn wrong_and_unseen(text: &str, seed: u64, share: f64) -> (u64, u64) {
     (wrong, unseen)
 }
 
-/// True if packets differ in what the checksum of UDP is over: in more than the identification of IP.
+/// True if packets differ in what the checksum of UDP is over: in more than the identification.
 fn is_other(one: &[u8], other: &[u8]) -> bool {
     let checked = |packet: &[u8]| [&packet[..4], &packet[6..10], &packet[12..]].concat();
     checked(one) != checked(other)
@@ -590,8 +590,8 @@ fn tcp_that_is_sent_again_has_whole_headers() {
 }
 
 /// Differences of small numbers cancel out. The last packet of a call of three was number 3; the
-/// first of the next call is lost; its second would look like a fourth of the old one: call and serial
-/// number are one too low each, the sequence number two too high.
+/// first of the next call is lost; its second would look like a fourth of the old one: call and
+/// serial number are one too low each, the sequence number two too high.
 #[test]
 fn headers_that_the_checksum_would_not_tell_are_sent_whole() {
     for length in 1..=8 {
