@@ -24,8 +24,8 @@ const INTERFACE_BPS: u64 = 19_200;
 /// Bits per second of the modems' line, with ten for a byte: 1724 bytes a second (section 8).
 const LINE_BPS: u64 = 17_240;
 /// Files: their name here and in the paper, their bytes, and by how many per cent a modem
-/// compresses them. The paper does not say the latter. From 11 % on the interface is slower than the line, and
-/// all figures are the same.
+/// compresses them. The paper does not say the latter. From 11 % on the interface is slower than
+/// the line, and all figures are the same.
 pub(super) const FILES: [(&str, &str, u32, u64); 4] = [
     ("vmunix-z", "vmunix.Z", 697_180, 0),
     ("vmunix", "vmunix", 1_036_474, 30),

@@ -109,6 +109,7 @@ impl<A: Copy + Ord> Server<A> {
             outcome: None,
             heard_at: now,
         };
+        let is_full = self.calls.len() >= self.places.channels;
         match self.calls.get_mut(&key) {
             Some(known) if header.call < known.header.call => false,
             Some(known) if header.call == known.header.call => {
@@ -120,7 +121,7 @@ impl<A: Copy + Ord> Server<A> {
                 *known = call;
                 true
             }
-            None if self.calls.len() >= self.places.channels => {
+            None if is_full => {
                 self.send(key.0, own, &Body::Busy(&[]));
                 false
             }
