@@ -13,7 +13,7 @@ const ASKS_EVERY: u32 = 4;
 /// The time-out before anything was measured, the shortest and the longest.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-const TIMEOUT_MAX: Duration = Duration::from_secs(8);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 /// A packet of data that was sent and is not acknowledged.
 #[derive(Debug)]
