@@ -1,5 +1,5 @@
-//! Calls of Rx over UDP, with this crate's peer or with one of OpenAFS: a request of a length and so
-//! many bytes is answered by the bytes, twice.
+//! Calls of Rx over UDP, with this crate's peer or with one of OpenAFS: a request of a length and
+//! so many bytes is answered by the bytes, twice.
 //!
 //! `rx_echo serve 127.0.0.1:7009` and `rx_echo call 127.0.0.1:7009 100000`
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program faces the world")]

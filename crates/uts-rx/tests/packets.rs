@@ -158,3 +158,42 @@ proptest! {
         }
     }
 }
+
+/// Datagrams that OpenAFS 1.8.9 has sent, from a client (`>`) and from a server (`<`), in hex:
+/// calls of 1 to 1,000,000 bytes and one that the server ends with error 42.
+#[test]
+fn packets_of_openafs_are_read_and_emitted_as_they_were() {
+    let mut kinds = Vec::new();
+    for line in include_str!("openafs.hex").lines() {
+        let (from, hex) = line.split_once(' ').expect("a direction and bytes");
+        let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+        let packet = Packet::parse(&bytes).expect("of Rx");
+        assert_eq!(packet.to_bytes(), bytes);
+        let header = packet.header();
+        assert_eq!((header.service, header.verifier, header.security), (147, 0, 0), "{line}");
+        assert_eq!(header.flags.has(Flags::FROM_CLIENT), from == ">");
+        kinds.push(header.kind);
+        match packet.body() {
+            Body::Ack(ack) => {
+                let limits = ack.limits();
+                assert_eq!((limits.receive_bytes_max, limits.interface_bytes_max), (Some(5692), Some(1444)));
+                assert!(limits.window_packets.is_some() && limits.jumbo_packets == Some(4));
+                assert_eq!(ack.arrived().count(), ack.beyond.len());
+            }
+            Body::Abort(code) => assert_eq!(*code, 42),
+            _ => {}
+        }
+        let segments: Vec<_> = Segments::of(&packet).collect();
+        if header.flags.has(Flags::JUMBO) && header.kind == Type::Data {
+            let sequences: Vec<u32> = segments.iter().map(|(header, _)| header.sequence).collect();
+            assert_eq!(sequences, (header.sequence..header.sequence + 4).collect::<Vec<_>>());
+            assert!(segments.iter().all(|(_, bytes)| bytes.len() == JUMBO_BYTES));
+        } else {
+            assert_eq!(segments.len(), usize::from(header.kind == Type::Data));
+        }
+    }
+    for kind in [Type::Data, Type::Ack, Type::Abort] {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+}

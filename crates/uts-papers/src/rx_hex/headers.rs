@@ -174,13 +174,13 @@ impl Mix {
         }
     }
 
-    /// Plans a call: of ten, six read status, three fetch and one stores.
+    /// Plans a call: of ten, eight read status, one fetches and one stores.
     fn plan(&mut self) -> VecDeque<Planned> {
         let of = self.rng.random_range(0..10);
         let long = self.rng.random_range(1..=24);
         let (request, answer) = match of {
-            0..6 => (1, 1),
-            6..9 => (1, long),
+            0..8 => (1, 1),
+            8 => (1, long),
             _ => (long, 1),
         };
         let mut planned = VecDeque::new();

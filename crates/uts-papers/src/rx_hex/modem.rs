@@ -267,9 +267,10 @@ pub(super) fn unit(name: &str) -> String {
 pub(super) fn conclude_compressions(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let (percents, speeds) =
         (results.column("compressions", "percent")?, results.column("compressions", "speed")?);
-    let most = speeds.iter().copied().fold(0.0, f64::max);
-    // The line behind adds the time of a packet or so, which more compression shortens.
-    let enough = percents.iter().zip(speeds).find(|(_, speed)| **speed > most * 0.995);
+    // Where one per cent more gains next to nothing of what the first one did.
+    let gains: Vec<f64> = speeds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let first = gains.first().copied().unwrap_or(f64::NAN);
+    let enough = percents.iter().zip(&gains).find(|(_, gain)| **gain < first / 10.0);
     conclusion.value("section8.compression", enough.map_or(f64::NAN, |(percent, _)| *percent));
     Ok(())
 }

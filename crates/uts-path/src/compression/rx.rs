@@ -12,11 +12,12 @@
 //!   the data before, an acknowledgement that knows no more than the last, another packet of the
 //!   same type. Its sender has missed an answer. This includes what the paper does when the
 //!   sequence number jumps back, and a request, an answer or an acknowledgement that was lost.
-//! * The checksum is a sum. What is one too low in one place and one too high in another passes:
-//!   the first packet of a call is lost, and the second is taken for a further one of the call
-//!   before. The sender therefore looks at what its peer would restore if it had missed the last
-//!   few frames. Headers that their checksum would not tell from that are sent whole. A frame whose
-//!   slot it would not tell says its slot.
+//! * The checksum is a sum. What is one too low in one place and one too high in another passes. A
+//!   packet asks for an acknowledgement, and the next, which does not, is lost: those behind it
+//!   seem to ask, with sequence and serial numbers that are one too low each. The sender therefore
+//!   looks at what its peer would restore if it had missed the last few frames. Where the checksum
+//!   would not tell, it says flags, type and status although they are the same as before, or all. A
+//!   frame whose slot the checksum would not tell says its slot.
 
 use super::delta::{put, take, take_u8, take_u16};
 use super::ipv4::{self, IP_BYTES};
@@ -338,8 +339,17 @@ impl Slot {
         is_news || is_next_call
     }
 
-    /// True if a peer that has missed the frames since would restore other headers than these from
-    /// what is compressed, and the checksum would not tell.
+    /// Compressed headers that the checksum tells from what a peer restores of them that has missed
+    /// frames: these, or with more said than there is need for.
+    fn unmistakable(&self, compressed: Compressed) -> Option<Compressed> {
+        let Header { kind, flags, status, .. } = self.headers.rx;
+        let with_flags = Compressed { flags: Some(flags), ..compressed };
+        let with_all = Compressed { kind: Some(kind), status: Some(status), ..with_flags };
+        [compressed, with_flags, with_all].into_iter().find(|form| !self.may_mislead(form))
+    }
+
+    /// True if a peer that has missed the last frames would restore other headers than these, and
+    /// the checksum would not tell.
     fn may_mislead(&self, compressed: &Compressed) -> bool {
         let right = &self.headers.rx;
         let sum = sum_of(right).ones_complement();
@@ -380,7 +390,7 @@ impl Compressor {
                 let before = slot.headers;
                 if slot.on_packet(&headers, payload) {
                     differences = headers.after(&before, checksum);
-                    differences = differences.filter(|compressed| !slot.may_mislead(compressed));
+                    differences = differences.and_then(|compressed| slot.unmistakable(compressed));
                 }
                 number
             }

@@ -96,23 +96,25 @@ fn rx_headers_have_the_layout_of_the_paper() {
         (12, Header { flags: Flags(2), ..data(3, 3) }, Some(&[0x68, 0x48, 2])),
         // Another verifier, and no flags any more: I, K.
         (13, Header { verifier: 0xbeef, ..data(4, 4) }, Some(&[0x68, 0x4a, 0, 0xbe, 0xef])),
-        // Other packets of IP and Rx between: D, G. Without a verifier none is sent.
-        (20, data(300, 5), Some(&[0x69, 0x60, 7, 0, 1, 40])),
+        // Other packets of IP and Rx between: D, G. Without a verifier none is sent. Flags are said
+        // (I): to a peer that has missed the packet before, this one would seem to be that, and to
+        // ask.
+        (20, data(300, 5), Some(&[0x69, 0x68, 7, 0, 1, 40, 0])),
         // A packet that was skipped: F with its difference.
         (21, data(301, 7), Some(&[0x60, 0x40, 2])),
         // Another type, another status; the sequence number is zero: F, H, J, L.
         (22, Header { kind: Type::Abort, status: 9, ..data(302, 0) }, Some(&[0x60, 0x55, 4, 9])),
-        // The next call begins with its first packet: B, E, A, F; H, J.
-        (23, Header { serial: 303, ..next_call }, Some(&[0x6c, 0xd4, 1, 0])),
+        // The next call begins with its first packet: B, E, A, F; G, H, J.
+        (23, Header { serial: 304, ..next_call }, Some(&[0x6c, 0xf4, 2, 1, 0])),
         // A call that is not the next: E with its difference. Its first packet has the number of
         // the one before.
-        (24, Header { call: 9, serial: 304, ..next_call }, Some(&[0x60, 0x80, 7])),
+        (24, Header { call: 9, serial: 305, ..next_call }, Some(&[0x60, 0x80, 7])),
         // The same again says nothing new.
-        (25, Header { call: 9, serial: 305, ..next_call }, None),
+        (25, Header { call: 9, serial: 306, ..next_call }, None),
         // The identification stays, as it does for hosts of today that do not fragment.
-        (25, Header { call: 9, serial: 306, sequence: 2, ..next_call }, Some(&[0x69, 0x40, 0, 0, 0])),
+        (25, Header { call: 9, serial: 307, sequence: 2, ..next_call }, Some(&[0x69, 0x40, 0, 0, 0])),
         // Another service: there is no bit for it.
-        (26, Header { call: 9, serial: 307, sequence: 3, service: 2, ..next_call }, None),
+        (26, Header { call: 9, serial: 308, sequence: 3, service: 2, ..next_call }, None),
     ];
     let (mut near, mut far) = ends("rx");
     for (n, (identification, header, wanted)) in steps.into_iter().enumerate() {
@@ -492,7 +494,7 @@ fn what_is_restored_wrongly_has_a_wrong_checksum() {
             let (w, u) = wrong_and_unseen(text, seed, 0.01);
             (wrong, unseen) = (wrong + w, unseen + u);
         }
-        assert!(wrong > 1000, "{text}: {wrong}");
+        assert!(wrong > 500, "{text}: {wrong}");
         assert!(1000 * unseen <= wrong, "{text}: {unseen} of {wrong}");
     }
 }
