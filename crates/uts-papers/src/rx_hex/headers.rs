@@ -26,6 +26,8 @@ const PACKETS: usize = 21_500;
 /// Slots of the mix's compressor.
 const SLOTS: u16 = 16;
 const SERVERS: usize = 3;
+/// Packets of a chunk of 64 kB, the most that AFS fetches or stores in a call.
+const CHUNK_PACKETS: u32 = 48;
 /// Every so many packets of data one asks (section 1.2).
 const ASKS_EVERY: u32 = 4;
 /// The frame that is lost in a transfer, and how it is named.
@@ -177,7 +179,7 @@ impl Mix {
     /// Plans a call: of ten, eight read status, one fetches and one stores.
     fn plan(&mut self) -> VecDeque<Planned> {
         let of = self.rng.random_range(0..10);
-        let long = self.rng.random_range(1..=24);
+        let long = self.rng.random_range(1..=CHUNK_PACKETS);
         let (request, answer) = match of {
             0..8 => (1, 1),
             8 => (1, long),
