@@ -271,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn compression_sees_ip_and_puts_another_packet_in_its_place() {
+        let mut packet = ipv4(0);
+        complete_checksum(&mut packet.bytes);
+        let mut other = Payload::ip(&packet).expect("IPv4").into_owned();
+        other.push(7);
+        assert!(packet.set_ip(&other));
+        assert_eq!(Payload::ip(&packet).as_deref(), Some(&other[..]));
+        assert_eq!(VnetHeader::parse(&packet.bytes), Some(VnetHeader::default()));
+        let arp = [VnetHeader::default().emit().as_slice(), &[0; 12], &[8, 6], &[0; 28]].concat();
+        assert_eq!(Payload::ip(&Packet { bytes: arp, from: 0 }), None);
+    }
+
+    #[test]
     fn damage_comes_after_the_checksum() {
         let mut whole = ipv4(0);
         assert_ne!(udp_sum(&whole), 0xffff, "partial");

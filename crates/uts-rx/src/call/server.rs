@@ -71,7 +71,8 @@ impl<A: Copy + Ord> Server<A> {
         let key = (from, header.epoch, header.connection);
         match packet.body() {
             Body::Data(_) => {
-                if self.begin(now, key, &header) {
+                let has_place = self.begin(now, key, &header);
+                if has_place {
                     self.on_data(key, &packet, execute);
                 }
             }
