@@ -196,6 +196,7 @@ fn texts() {
         ("schedule", "at=10s fwd loss=ge:0.05,4; at=21MB both loss=0 rate=20mbit; at=1500ms bwd down"),
         ("trace", "0\n1\n1\n5\n"),
         ("cellular", "rate=cellular:12mbit,7"),
+        ("compression", "rate=19200bit framing=slip compress=rx:64,typed"),
     ] {
         write("path", name, text.as_bytes());
     }

@@ -15,6 +15,7 @@ mod disk;
 mod engine;
 mod files;
 mod functions;
+mod lines;
 mod program;
 mod text;
 mod wire;
@@ -77,6 +78,8 @@ targets! {
     perf = program::measurement, 50, "what the ends of a measurement say to each other";
     control = program::control, 20, "what a program says to the control socket of a tunnel";
     config = program::config, 20, "the user's file of settings";
+    rx = lines::rx, 50, "packets of Rx";
+    headers = lines::headers, 50, "packets and frames of a line with compressed headers, some of which are lost";
     path = text::path, 50, "settings, schedules and traces of an emulated path";
 }
 

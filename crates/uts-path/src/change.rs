@@ -1,5 +1,6 @@
 //! Changes to a link: some of its settings, in the text form that command lines use.
 
+use crate::compression::Compression;
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
 use crate::error::SpecError;
 use crate::framing::Framing;
@@ -46,6 +47,9 @@ pub enum Setting {
     Overhead(u32),
     /// `framing=none`, `ethernet`, `slip`, `aal5`, `ppp`, `ppp:0xffffffff` (with its ACCM).
     Framing(Framing),
+    /// `compress=off`, `vj` (TCP, RFC 1144), `rx` (Rx as well), `rx:64,typed` (slots, and a type
+    /// before each frame, for IPv6).
+    Compression(Compression),
     /// `mtu=1400`, `mtu=inf`: bytes, overhead included.
     Mtu(Option<u32>),
     /// `ecn=20p`, `ecn=30kB`, `ecn=off`.
@@ -70,6 +74,7 @@ impl Setting {
             Setting::Corrupt(corrupt) => config.corrupt = corrupt,
             Setting::Overhead(bytes) => config.overhead_bytes = bytes,
             Setting::Framing(framing) => config.framing = framing,
+            Setting::Compression(compression) => config.compression = compression,
             Setting::Mtu(mtu_bytes) => config.mtu_bytes = mtu_bytes,
             Setting::EcnThreshold(threshold) => config.ecn_threshold = threshold,
             Setting::Up(up) => config.up = up,
@@ -106,6 +111,7 @@ impl fmt::Display for Setting {
             Setting::Corrupt(c) => write!(f, "corrupt={},{}", c.p, c.max_bits),
             Setting::Overhead(bytes) => write!(f, "overhead={bytes}"),
             Setting::Framing(framing) => write!(f, "framing={framing}"),
+            Setting::Compression(compression) => write!(f, "compress={compression}"),
             Setting::Mtu(None) => write!(f, "mtu=inf"),
             Setting::Mtu(Some(bytes)) => write!(f, "mtu={bytes}"),
             Setting::EcnThreshold(threshold) => write!(f, "ecn={}", amount(*threshold, "off")),

@@ -1,5 +1,6 @@
 //! Settings of a link: the values, their ranges, and the perfect link as the default.
 
+use crate::compression::Compression;
 use crate::error::SpecError;
 use crate::framing::Framing;
 use crate::queue::Discipline;
@@ -151,6 +152,8 @@ pub struct LinkConfig {
     pub overhead_bytes: u32,
     /// Framing round each packet, overhead included; it takes time on the wire but no buffer.
     pub framing: Framing,
+    /// Compression of packets' headers; what is in the buffer is not compressed yet.
+    pub compression: Compression,
     /// Biggest packet that passes, overhead included; bigger ones vanish. `None` is any size.
     pub mtu_bytes: Option<u32>,
     /// Queue above which packets that can be marked (ECN, RFC 3168) are; `Unlimited` marks none.
@@ -175,6 +178,7 @@ impl Default for LinkConfig {
             corrupt: Corruption::default(),
             overhead_bytes: 0,
             framing: Framing::None,
+            compression: Compression::Off,
             mtu_bytes: None,
             ecn_threshold: Buffer::Unlimited,
             up: true,
@@ -241,6 +245,7 @@ impl LinkConfig {
         check_probability("corrupt", "probability", self.corrupt.p)?;
         between("corrupt", "number of bits", self.corrupt.max_bits.into(), 1, MAX_FLIPPED_BITS.into())?;
         between("overhead", "overhead in bytes", self.overhead_bytes.into(), 0, 65_535)?;
+        self.compression.check()?;
         if let Some(mtu_bytes) = self.mtu_bytes {
             between("mtu", "MTU in bytes", mtu_bytes.into(), 1, u32::MAX.into())?;
         }
@@ -368,6 +373,10 @@ mod tests {
             (
                 refused(|c| c.overhead_bytes = 65_536),
                 "overhead: overhead in bytes must be between 0 and 65535, not 65536",
+            ),
+            (
+                refused(|c| c.compression = Compression::Vj { slots: 0 }),
+                "compress: number of slots must be between 1 and 256, not 0",
             ),
             (refused(|c| c.mtu_bytes = Some(0)), "mtu: MTU in bytes must be between 1 and 4294967295, not 0"),
         ];

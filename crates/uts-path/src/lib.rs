@@ -16,8 +16,10 @@
 //!    drop or mark it (CoDel). Then it is transmitted at the link's rate, for as long as the bits
 //!    of its [`Framing`] take. Departures are computed in virtual time: a caller that is late does
 //!    not change the rate.
+//!    Where there is [`Compression`], its headers are compressed before.
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
-//! 4. [`Link::poll`] hands it over when it is due.
+//! 4. [`Link::poll`] hands it over when it is due, with its headers restored. Where they cannot be,
+//!    it is dropped.
 //!
 //! A rate may vary by a [`Trace`] of delivery opportunities. Files are read by the caller:
 //! [`PathConfig::resolve`].
@@ -41,9 +43,11 @@
 #![forbid(unsafe_code)]
 
 mod change;
+pub mod compression;
 mod config;
 mod error;
 mod framing;
+mod line;
 mod link;
 mod loss;
 mod parse;
@@ -58,6 +62,7 @@ mod trace;
 mod wire;
 
 pub use change::{Change, Setting};
+pub use compression::Compression;
 pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
 pub use error::SpecError;
 pub use framing::Framing;

@@ -3,6 +3,7 @@
 use crate::change::{Change, Setting};
 use crate::config::{Corruption, LinkConfig};
 use crate::error::SpecError;
+use crate::line::{Framed, Line};
 use crate::loss::{LossState, chance};
 use crate::passage::{DropReason, Fate, Passage};
 use crate::queue::{Queued, Transmitter, Verdict};
@@ -11,6 +12,7 @@ use crate::stats::Stats;
 use crate::wire::{InFlight, Wire, draw_jitter_ns};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Most payload bytes that a link holds, queued and under way: 1 GiB. More are dropped as if the
@@ -36,6 +38,18 @@ pub trait Payload: Clone {
         None
     }
 
+    /// The whole IP packet, headers included, for [`Compression`](crate::Compression); `None` if
+    /// there are no headers, or if it cannot show them.
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// Puts another IP packet in its place, which compression has restored from a damaged frame, or
+    /// after the loss of one. Returns whether it can be; if not, it is dropped.
+    fn set_ip(&mut self, _packet: &[u8]) -> bool {
+        false
+    }
+
     /// Tells the flows apart that a queue is to be fair among: the same for all packets of one; 0
     /// if there is one flow.
     fn flow(&self) -> u64 {
@@ -52,6 +66,15 @@ impl Payload for Vec<u8> {
 
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
+    }
+
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        Some(Cow::Borrowed(self))
+    }
+
+    fn set_ip(&mut self, packet: &[u8]) -> bool {
+        packet.clone_into(self);
+        true
     }
 }
 
@@ -108,6 +131,7 @@ pub struct Link<T> {
     config: LinkConfig,
     receiver: Receiver<T>,
     transmitter: Transmitter<T>,
+    line: Line,
     wire: Wire<T>,
     loss: LossState,
     dice: Dice,
@@ -140,6 +164,7 @@ impl<T: Payload> Link<T> {
         Ok(Link {
             transmitter: Transmitter::new(config.supply(origin_ns)?, &config.queue),
             receiver: Receiver::new(),
+            line: Line::new(config.compression),
             wire: Wire::new(),
             loss: LossState::new(config.loss),
             dice: Dice::new(seed),
@@ -198,7 +223,8 @@ impl<T: Payload> Link<T> {
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
         let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
-        self.transmitter.push(at_ns, Queued { payload, flow: 0, cost_bytes, wire_bits, passage });
+        self.transmitter
+            .push(at_ns, Queued { payload, frame: None, flow: 0, cost_bytes, wire_bits, passage });
         // On an idle link its transmission begins now.
         self.transmit(at_ns);
         Fate::Queued { marked: passage.marked }
@@ -212,8 +238,8 @@ impl<T: Payload> Link<T> {
     /// As [`poll`](Self::poll), with the instant of arrival.
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery<T>> {
         self.advance(now_ns);
-        let InFlight { due_ns, copy, passage, payload, .. } = self.wire.pop(self.now_ns)?;
-        let Passage { number, len, .. } = passage;
+        let (InFlight { due_ns, copy, passage, payload, .. }, len) = self.next_restored()?;
+        let number = passage.number;
         self.stats.delivered += 1;
         self.stats.bytes_delivered += len as u64;
         if !copy {
@@ -221,6 +247,19 @@ impl<T: Payload> Link<T> {
             self.highest_delivered = self.highest_delivered.max(Some(number));
         }
         Some(Delivery { payload, len, due_ns, duplicate: copy, passage })
+    }
+
+    /// The next packet that has arrived, with its headers restored, and its length.
+    fn next_restored(&mut self) -> Option<(InFlight<T>, usize)> {
+        loop {
+            let mut arrived = self.wire.pop(self.now_ns)?;
+            let len = arrived.passage.len;
+            let Some(frame) = arrived.frame.take() else { return Some((arrived, len)) };
+            match self.line.restore(&frame, &mut arrived.payload, &mut self.stats) {
+                Some(longer) => return Some((arrived, len.saturating_add_signed(longer))),
+                None => self.stats.dropped_compression += 1,
+            }
+        }
     }
 
     /// Turns the record of passages for [`poll_passage`](Self::poll_passage) on or off; off at the
@@ -272,6 +311,7 @@ impl<T: Payload> Link<T> {
             match setting {
                 Setting::Queue(_) => self.transmitter.set_discipline(&config.queue),
                 Setting::Loss(_) => self.loss = LossState::new(config.loss),
+                Setting::Compression(_) => self.line.restart(config.compression),
                 _ => {}
             }
         }
@@ -294,7 +334,10 @@ impl<T: Payload> Link<T> {
 
     /// Lets the queue's server work until `now_ns`.
     fn transmit(&mut self, now_ns: u64) {
-        while let Some(packet) = self.transmitter.pop(now_ns) {
+        loop {
+            let (line, stats, framing) = (&mut self.line, &mut self.stats, self.config.framing);
+            let mut start = |queued: &mut Queued<T>| line.start(queued, framing, stats);
+            let Some(packet) = self.transmitter.pop(now_ns, &mut start) else { return };
             self.depart(packet);
         }
     }
@@ -368,6 +411,7 @@ impl<T: Payload> Link<T> {
             DropReason::TooBig => &mut self.stats.dropped_mtu,
             DropReason::Loss => &mut self.stats.dropped_loss,
             DropReason::Outage => &mut self.stats.dropped_outage,
+            DropReason::Compression => &mut self.stats.dropped_compression,
         };
         *counter += 1;
         self.tell(Passage { dropped: Some(reason), ..passage });
@@ -383,7 +427,7 @@ impl<T: Payload> Link<T> {
 
     /// A packet leaves the queue, dropped or transmitted: what the wire does with it.
     fn depart(&mut self, packet: Queued<T>) {
-        let Queued { payload, passage, .. } = packet;
+        let Queued { payload, frame, passage, .. } = packet;
         if let Some(reason) = passage.dropped {
             return self.drop_packet(passage, reason);
         }
@@ -394,13 +438,14 @@ impl<T: Payload> Link<T> {
             return self.drop_packet(passage, DropReason::Loss);
         }
         self.tell(passage);
-        let copy = chance(&mut self.dice.duplicate, self.config.duplicate).then(|| payload.clone());
+        let copy =
+            chance(&mut self.dice.duplicate, self.config.duplicate).then(|| (payload.clone(), frame.clone()));
         let extra_ns = if chance(&mut self.dice.reorder, self.config.reorder.p) {
             self.config.reorder.extra_ns
         } else {
             0
         };
-        self.launch(extra_ns, false, passage, payload);
+        self.launch(extra_ns, false, passage, (payload, frame));
         if let Some(copy) = copy {
             self.stats.duplicated += 1;
             self.launch(0, true, passage, copy);
@@ -409,11 +454,24 @@ impl<T: Payload> Link<T> {
 
     /// Puts a packet on the wire; one with an extra delay is the only one that may be overtaken
     /// where jitter does not reorder.
-    fn launch(&mut self, extra_ns: u64, copy: bool, passage: Passage, mut payload: T) {
+    fn launch(
+        &mut self,
+        extra_ns: u64,
+        copy: bool,
+        passage: Passage,
+        (mut payload, mut frame): (T, Option<Box<Framed>>),
+    ) {
         let Passage { len, left_ns, .. } = passage;
         let Corruption { p, max_bits } = self.config.corrupt;
         if len > 0 && chance(&mut self.dice.corrupt, p) {
-            flip_bits(&mut payload, len.saturating_mul(8), max_bits, &mut self.dice.corrupt);
+            let dice = &mut self.dice.corrupt;
+            match &mut frame {
+                Some(frame) => {
+                    let len_bits = 8 * frame.bytes.len();
+                    flip_bits(&mut frame.bytes, len_bits, max_bits, dice);
+                }
+                None => flip_bits(&mut payload, len.saturating_mul(8), max_bits, dice),
+            }
             self.stats.corrupted += 1;
         }
         let jitter_ns = draw_jitter_ns(self.config.jitter, &mut self.dice.jitter);
@@ -422,7 +480,7 @@ impl<T: Payload> Link<T> {
             due_ns = due_ns.max(self.last_due_ns);
             self.last_due_ns = due_ns;
         }
-        self.wire.push(due_ns.saturating_add(extra_ns), extra_ns > 0, copy, passage, payload);
+        self.wire.push(due_ns.saturating_add(extra_ns), extra_ns > 0, copy, passage, (payload, frame));
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use uts_units::show;
 
 const KEYS: &str = "rate, receive, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
-                    framing, mtu, ecn, up or down";
+                    framing, compress, mtu, ecn, up or down";
 
 const RATE_FORM: &str =
     "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
@@ -75,6 +75,7 @@ fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
         "corrupt" => Setting::Corrupt(parse_corruption(value)?),
         "overhead" => Setting::Overhead(parse_whole(value, "overhead in bytes")?),
         "framing" => Setting::Framing(value.parse().map_err(|e: SpecError| e.reason)?),
+        "compress" => Setting::Compression(value.parse().map_err(|e: SpecError| e.reason)?),
         "mtu" => Setting::Mtu(unless(value, "inf", |v| parse_whole(v, "MTU in bytes"))?),
         "ecn" => Setting::EcnThreshold(parse_buffer(value, "off")?),
         "up" | "down" => return Err("takes no value".into()),
@@ -178,6 +179,7 @@ pub(crate) fn format_duration(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compression::Compression;
     use crate::framing::Framing;
     use crate::queue::Discipline;
 
@@ -189,7 +191,7 @@ mod tests {
     fn every_setting_is_read() {
         let text = "rate=50mbit delay=20ms receive=8p,100us buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
                     reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
-                    framing=slip ecn=30kB down";
+                    framing=slip compress=rx ecn=30kB down";
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
@@ -205,6 +207,7 @@ mod tests {
             corrupt: Corruption { p: 0.002, max_bits: 8 },
             overhead_bytes: 28,
             framing: Framing::Slip,
+            compression: Compression::Rx { slots: 16, typed: false },
             mtu_bytes: Some(1400),
             ecn_threshold: Buffer::Bytes(30_000),
             up: false,
@@ -217,7 +220,11 @@ mod tests {
         for text in [
             "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
              reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
-             framing=ppp:0xa0000 ecn=30kB down",
+             framing=ppp:0xa0000 compress=rx:64,typed ecn=30kB down",
+            "compress=off",
+            "compress=vj",
+            "compress=vj:256",
+            "compress=rx,typed",
             "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
             "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
             "delay=0ns",
@@ -250,6 +257,7 @@ mod tests {
             "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
         let queue = "must be droptail, row:N, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, codel, \
                  fq_codel, pie, or police:RATE,BURST as in police:10mbit,64kB";
+        let compress = "must be off, vj[:SLOTS] or rx[:SLOTS][,typed], as in vj, rx or rx:64,typed";
         let red = "must be red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn] as in red:5p,15p,0.1";
         for (text, wanted) in [
             ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),
@@ -304,6 +312,12 @@ mod tests {
             ("mtu=0", "MTU in bytes must be between 1 and 4294967295, not 0"),
             ("mtu=big", "MTU in bytes must be a whole number, not `big`"),
             ("framing=atm", "must be none, ethernet, slip, aal5, ppp or ppp:ACCM as in ppp:0xffffffff"),
+            ("compress=lz4", compress),
+            ("compress=vj,typed", compress),
+            ("compress=rx:many", compress),
+            ("compress=off:3", compress),
+            ("compress=rx:0,typed", "number of slots must be between 1 and 256, not 0"),
+            ("compress=vj:257", "number of slots must be between 1 and 256, not 257"),
             ("queue=fifo", queue),
             ("queue=red", queue),
             ("queue=droptail:5", queue),

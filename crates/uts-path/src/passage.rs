@@ -38,11 +38,13 @@ pub enum DropReason {
     Loss,
     /// Lost on the wire while the link was down.
     Outage,
+    /// Its headers cannot be told from compressed ones on this link.
+    Compression,
 }
 
 impl DropReason {
     /// As in TOML: `receive_full`, `queue_full`, `too_big`, `red`, `codel`, `pie`, `policed`,
-    /// `loss`, `outage`.
+    /// `loss`, `outage`, `compression`.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::ReceiveFull => "receive_full",
@@ -54,6 +56,7 @@ impl DropReason {
             DropReason::Policed => "policed",
             DropReason::Loss => "loss",
             DropReason::Outage => "outage",
+            DropReason::Compression => "compression",
         }
     }
 }

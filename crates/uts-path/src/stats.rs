@@ -32,6 +32,8 @@ pub struct Stats {
     pub dropped_outage: u64,
     /// Dropped as bigger than the MTU.
     pub dropped_mtu: u64,
+    /// Dropped as their headers could not be compressed, or not be restored.
+    pub dropped_compression: u64,
     /// Packets of which the wire made a second copy.
     pub duplicated: u64,
     /// Packets delivered after one that was sent later (RFC 4737), duplicates not counted.
@@ -40,6 +42,13 @@ pub struct Stats {
     pub corrupted: u64,
     /// Packets marked for congestion, of those that have left the queue.
     pub marked: u64,
+    /// Packets sent with compressed headers.
+    pub compressed_headers: u64,
+    /// Packets sent with whole headers for those that follow.
+    pub whole_headers: u64,
+    /// Packets that compression has restored as others than were sent, since their frame was
+    /// damaged, or one before it was lost.
+    pub restored_wrong: u64,
     /// Packets in the queue, the one in transmission included.
     pub queue_packets: u64,
     /// Their bytes, overhead included.
@@ -59,5 +68,6 @@ impl Stats {
             + self.dropped_loss
             + self.dropped_outage
             + self.dropped_mtu
+            + self.dropped_compression
     }
 }

@@ -1,6 +1,7 @@
 //! The wire: packets under way, in order of their arrival.
 
 use crate::config::{Jitter, JitterShape};
+use crate::line::Framed;
 use crate::passage::Passage;
 use rand::RngExt;
 use std::cmp::Ordering;
@@ -15,6 +16,8 @@ pub(crate) struct InFlight<T> {
     pub copy: bool,
     pub passage: Passage,
     pub payload: T,
+    /// The frame that stands for it on a line with compression.
+    pub frame: Option<Box<Framed>>,
 }
 
 impl<T> InFlight<T> {
@@ -60,11 +63,18 @@ impl<T> Wire<T> {
     }
 
     /// One that is held back goes to the heap at once, as many are to overtake it.
-    pub(crate) fn push(&mut self, due_ns: u64, held_back: bool, copy: bool, passage: Passage, payload: T) {
+    pub(crate) fn push(
+        &mut self,
+        due_ns: u64,
+        held_back: bool,
+        copy: bool,
+        passage: Passage,
+        (payload, frame): (T, Option<Box<Framed>>),
+    ) {
         let order = self.next_order;
         self.next_order += 1;
         self.bytes += passage.len as u64;
-        let packet = InFlight { due_ns, order, copy, passage, payload };
+        let packet = InFlight { due_ns, order, copy, passage, payload, frame };
         if held_back || self.queue.back().is_some_and(|last| due_ns < last.due_ns) {
             self.heap.push(packet);
         } else {
@@ -142,7 +152,7 @@ mod tests {
     fn packets_due_at_once_keep_their_order() {
         let mut wire = Wire::new();
         for (due_ns, name) in [(5, 'b'), (3, 'a'), (5, 'c'), (5, 'd')] {
-            wire.push(due_ns, false, false, Passage::arriving(0, 1, 0, 0, 0), name);
+            wire.push(due_ns, false, false, Passage::arriving(0, 1, 0, 0, 0), (name, None));
         }
         assert!(wire.pop(2).is_none());
         let got: String = std::iter::from_fn(|| wire.pop(5)).map(|p| p.payload).collect();
@@ -157,7 +167,7 @@ mod tests {
             let (mut wire, mut wanted, mut got) = (Wire::new(), Vec::new(), Vec::new());
             for number in 0..2_000u64 {
                 let due_ns = number / 2 + rng.random_range(0..if number % 3 == 0 { 50 } else { 2 });
-                wire.push(due_ns, number % 7 == 0, false, Passage::arriving(number, 1, 0, 0, 0), ());
+                wire.push(due_ns, number % 7 == 0, false, Passage::arriving(number, 1, 0, 0, 0), ((), None));
                 wanted.push((due_ns, number));
                 while let Some(packet) = wire.pop(number / 2 - 1_u64.min(number / 2)) {
                     got.push((packet.due_ns, packet.passage.number));

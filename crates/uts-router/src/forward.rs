@@ -121,7 +121,7 @@ pub(super) struct Forwarder {
     next_housekeeping_ns: u64,
     /// Since when the thread has not slept, if it goes before all others.
     awake_since_ns: Option<u64>,
-    /// Framings that look at bytes are to see true checksums.
+    /// Framings and compressions that look at bytes are to see true checksums.
     completes: bool,
     margin: Margin,
 }

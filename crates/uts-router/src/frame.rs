@@ -1,6 +1,7 @@
 //! Frames as packet sockets hand them over, and as a path carries them.
 
 use super::sys::VNET_HEADER_BYTES;
+use std::borrow::Cow;
 use uts_path::Payload;
 
 /// Bytes of an Ethernet header.
@@ -101,6 +102,19 @@ impl Payload for Packet {
 
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.ip())
+    }
+
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        matches!(ethertype(&self.bytes), Some(ETHERTYPE_IPV4 | ETHERTYPE_IPV6))
+            .then(|| Cow::Borrowed(Packet::ip(self)))
+    }
+
+    /// Its checksums are those that were on the line.
+    fn set_ip(&mut self, packet: &[u8]) -> bool {
+        complete_checksum(&mut self.bytes);
+        self.bytes.truncate(IP_AT);
+        self.bytes.extend_from_slice(packet);
+        true
     }
 
     /// By protocol, addresses and ports (RFC 8290, section 4.1.1).
@@ -254,6 +268,19 @@ mod tests {
             assert_eq!(packet.mark_ce(), ecn != 0);
             assert_eq!(packet.ip()[1], if ecn == 0 { 0x0f } else { 0x3f });
         }
+    }
+
+    #[test]
+    fn compression_sees_ip_and_puts_another_packet_in_its_place() {
+        let mut packet = ipv4(0);
+        complete_checksum(&mut packet.bytes);
+        let mut other = Payload::ip(&packet).expect("IPv4").into_owned();
+        other.push(7);
+        assert!(packet.set_ip(&other));
+        assert_eq!(Payload::ip(&packet).as_deref(), Some(&other[..]));
+        assert_eq!(VnetHeader::parse(&packet.bytes), Some(VnetHeader::default()));
+        let arp = [VnetHeader::default().emit().as_slice(), &[0; 12], &[8, 6], &[0; 28]].concat();
+        assert_eq!(Payload::ip(&Packet { bytes: arp, from: 0 }), None);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::frame::Packet;
 use super::icmp::too_big;
 use super::topology::{Topology, host_of};
 use uts_path::{
-    Applied, Change, Direction, DropReason, Fate, Framing, Passage, Path, PathConfig, SpecError, Stats,
-    Target,
+    Applied, Change, Compression, Direction, DropReason, Fate, Framing, Passage, Path, PathConfig, SpecError,
+    Stats, Target,
 };
 
 /// A packet that has come through, for a host.
@@ -62,10 +62,13 @@ impl Network {
         self.paths.len()
     }
 
-    /// True if a framing looks at packets' bytes.
+    /// True if a framing or a compression looks at packets' bytes.
     pub(super) fn sees_bytes(&self) -> bool {
-        let framings = self.paths.iter().flat_map(|p| Direction::ALL.map(|d| p.config(d).framing));
-        framings.into_iter().any(|f| matches!(f, Framing::Slip | Framing::Ppp { .. }))
+        let links = self.paths.iter().flat_map(|p| Direction::ALL.map(|d| p.config(d)));
+        links.into_iter().any(|link| {
+            matches!(link.framing, Framing::Slip | Framing::Ppp { .. })
+                || link.compression != Compression::Off
+        })
     }
 
     /// Turns the record of passages for [`take_passages`](Self::take_passages) on or off.

@@ -1,5 +1,7 @@
 //! Datagrams, as applications hand them over and as the network carries them.
 
+use crate::pcap;
+use std::borrow::Cow;
 use std::net::{SocketAddr, SocketAddrV4};
 use uts_engine::Ecn;
 use uts_functions::Time;
@@ -152,6 +154,28 @@ impl Payload for Packet {
         number(self.from).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number(self.to)
     }
 
+    /// Where paths carry headers, and the packet is no fragment. A checksum that nobody has asked
+    /// for is computed.
+    fn ip(&self) -> Option<Cow<'_, [u8]>> {
+        let shows = self.header_bytes > 0 && !matches!(self.body, Body::Fragment(_));
+        shows.then(|| Cow::Owned(pcap::laid_out(self)))
+    }
+
+    /// Whatever is at another address, or has another checksum of its headers, cannot arrive.
+    fn set_ip(&mut self, packet: &[u8]) -> bool {
+        let Some(restored) = pcap::read(packet) else { return false };
+        if (restored.from, restored.to) != (self.from, self.to) {
+            self.damage = Damage::Headers;
+            return true;
+        }
+        self.damage = self.damage.max(Damage::Payload);
+        self.hops_left = restored.hops_left;
+        self.identification = restored.identification;
+        self.checksum = restored.checksum;
+        self.body = Body::Bytes(restored.payload.to_vec());
+        true
+    }
+
     fn bytes(&self) -> Option<&[u8]> {
         match &self.body {
             Body::Bytes(bytes) => Some(bytes),
@@ -164,6 +188,43 @@ impl Payload for Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compression_sees_ip_and_puts_another_packet_in_its_place() {
+        let end = |last: u8| SocketAddrV4::new([10, 0, 0, last].into(), 7001);
+        let blank = Body::Blank { len: 40, number: 7 };
+        let packet = |header_bytes: u8, body: Body| Packet {
+            from: end(1),
+            to: end(2),
+            ecn: None,
+            hops_left: 60,
+            sent_at: Time::ZERO,
+            body,
+            identification: 9,
+            checksum: 0,
+            header_bytes,
+            damage: Damage::None,
+            destination: 1,
+            may_fragment: true,
+        };
+        let mut damaged = packet(28, blank.clone());
+        let ip = damaged.ip().expect("with headers").into_owned();
+        assert_eq!((ip.len(), &ip[4..6], &ip[28..36]), (68, &[0, 9][..], &[0, 0, 0, 0, 0, 0, 0, 7][..]));
+        assert_eq!(packet(0, blank.clone()).ip(), None, "without headers");
+        let fragment = Fragment { offset: 0, bytes: 20, is_last: false, is_marked: false, body: blank };
+        assert_eq!(packet(28, Body::Fragment(Box::new(fragment))).ip(), None);
+        // Another payload under the same checksum, a byte shorter.
+        let mut shorter = ip[..67].to_vec();
+        (shorter[3], shorter[25]) = (67, 47);
+        assert!(damaged.set_ip(&shorter));
+        assert_eq!((damaged.damage, damaged.body.len()), (Damage::Payload, 39));
+        assert!(!pcap::is_checksum_right(&damaged), "the length is in it");
+        // For somebody else, and for nobody.
+        let mut elsewhere = ip.clone();
+        elsewhere[19] = 3;
+        assert!(damaged.set_ip(&elsewhere) && damaged.damage == Damage::Headers);
+        assert!(!damaged.set_ip(&ip[..27]));
+    }
 
     /// Queues move packets: the simulator is slower with larger ones.
     #[test]

@@ -7,6 +7,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::net::SocketAddrV4;
 use uts_engine::Ecn;
 use uts_functions::Time;
 
@@ -74,6 +75,48 @@ pub(crate) fn udp_checksum(packet: &Packet) -> u16 {
     let (from, to) = (packet.from.ip().octets(), packet.to.ip().octets());
     // Zeros that are not there would not change the sum; their number is in the header.
     udp.calc_checksum_ipv4_raw(from, to, &content(&packet.body)).unwrap_or(0)
+}
+
+/// An IP packet that is no fragment, as it is on a line: with its UDP checksum, and with the zeros
+/// of a blank body.
+pub(crate) fn laid_out(packet: &Packet) -> Vec<u8> {
+    let (ip, mut udp) = headers(packet);
+    if udp.checksum == 0 {
+        udp.checksum = udp_checksum(packet);
+    }
+    let mut bytes = Vec::with_capacity(usize::from(ip.total_len));
+    bytes.extend(ip.to_bytes());
+    bytes.extend(udp.to_bytes());
+    bytes.extend_from_slice(&content(&packet.body));
+    bytes.resize(ip.total_len.into(), 0);
+    bytes
+}
+
+/// A UDP datagram that was laid out.
+pub(crate) struct Restored<'a> {
+    pub from: SocketAddrV4,
+    pub to: SocketAddrV4,
+    pub hops_left: u8,
+    pub identification: u16,
+    pub checksum: u16,
+    pub payload: &'a [u8],
+}
+
+/// Reads an IP packet that is no fragment; `None` if it is none, or not of UDP.
+pub(crate) fn read(bytes: &[u8]) -> Option<Restored<'_>> {
+    let (ip, datagram) = Ipv4Header::from_slice(bytes).ok()?;
+    let (udp, payload) = UdpHeader::from_slice(datagram).ok()?;
+    if ip.protocol != IpNumber::UDP || ip.is_fragmenting_payload() {
+        return None;
+    }
+    Some(Restored {
+        from: SocketAddrV4::new(ip.source.into(), udp.source_port),
+        to: SocketAddrV4::new(ip.destination.into(), udp.destination_port),
+        hops_left: ip.time_to_live,
+        identification: ip.identification,
+        checksum: udp.checksum,
+        payload,
+    })
 }
 
 /// True if a damaged packet still has the checksum that it was sent with. Of a blank body it is not

@@ -54,7 +54,7 @@ pub fn table(forward: &Stats, backward: &Stats) -> String {
 
 type Row = (&'static str, fn(&Stats) -> u64);
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 19] = [
     ("packets in", |s| s.packets_in),
     ("bytes in", |s| s.bytes_in),
     ("delivered", |s| s.delivered),
@@ -64,11 +64,14 @@ const ROWS: [Row; 16] = [
     ("dropped: loss", |s| s.dropped_loss),
     ("dropped: outage", |s| s.dropped_outage),
     ("dropped: mtu", |s| s.dropped_mtu),
+    ("dropped: headers", |s| s.dropped_compression),
     ("dropped", Stats::dropped),
     ("duplicated", |s| s.duplicated),
     ("reordered", |s| s.reordered),
     ("corrupted", |s| s.corrupted),
     ("marked", |s| s.marked),
+    ("compressed", |s| s.compressed_headers),
+    ("restored wrong", |s| s.restored_wrong),
     ("max queue packets", |s| s.max_queue_packets),
     ("max queue bytes", |s| s.max_queue_bytes),
 ];

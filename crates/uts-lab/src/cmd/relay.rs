@@ -24,6 +24,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 /// receive=8p,100us queue=droptail|row:N|random|red:MIN,MAX,MAX_P|codel|fq_codel|pie|
 /// police:RATE,BURST jitter=2ms[,bell][,reorder] loss=0.01|ge:MEAN,BURST duplicate=0.001
 /// reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400 overhead=28 framing=ethernet|slip|aal5|ppp
+/// compress=vj|rx[:SLOTS][,typed] (of IP headers: not here, but in other worlds)
 /// ecn=20p|30kB up|down. A property of the path that is
 /// not set is perfect. Each packet costs 28 bytes of overhead (IPv4 and UDP headers) unless set
 /// otherwise.

@@ -2,7 +2,7 @@
 
 use super::draw::sequence;
 use super::session::{Session, mean, median};
-use super::{QUEUE_PACKETS, QUEUES, SECOND_S};
+use super::{QUEUE_PACKETS, QUEUES, SECOND_S, headers, modem};
 use crate::judge::Finding;
 use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results};
@@ -42,19 +42,25 @@ pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
         ("engine-4", engine_4),
         ("engine-5", engine_5),
         ("engine-6", engine_6),
+        ("rules", headers::conclude_rules),
+        ("mix", headers::conclude_mix),
+        ("cascade", headers::conclude_cascade),
+        ("compressions", modem::conclude_compressions),
+        ("compressions", modem::conclude_maximum),
+        ("modem-vmunix-z", modem::conclude_files),
     ])
 }
 
 impl Conclusion {
-    fn value(&mut self, id: &str, value: f64) {
+    pub(super) fn value(&mut self, id: &str, value: f64) {
         self.findings.push(Finding::value(id, value));
     }
 
-    fn figures<const N: usize>(&mut self, id: &str, figures: [(&str, f64); N]) {
+    pub(super) fn figures<const N: usize>(&mut self, id: &str, figures: [(&str, f64); N]) {
         self.findings.push(Finding::figures(id, figures));
     }
 
-    fn draw(
+    pub(super) fn draw(
         &mut self,
         place: &'static str,
         part: &'static str,

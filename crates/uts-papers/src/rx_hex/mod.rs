@@ -4,6 +4,8 @@
 //! * [`protocol`]: its packets and its receiver;
 //! * [`world`]: the gateway, its line, and a server whose work takes time;
 //! * [`engine`]: the engine on the same line;
+//! * `headers`: compressed headers, bit by bit and in a mix of calls;
+//! * `modem`: transfers over modems;
 //! * `session`: a transfer as columns of figures;
 //! * `conclude`: what follows for the paper's figures; `draw`: how they are drawn.
 
@@ -11,6 +13,8 @@ mod conclude;
 pub mod design;
 mod draw;
 pub mod engine;
+mod headers;
+mod modem;
 pub mod protocol;
 pub mod sender;
 mod session;
@@ -97,6 +101,13 @@ pub fn paper() -> Paper {
         }),
         Unit::new("interactive", ["section 6"], by_engine),
     ];
+    units.push(Unit::new("rules", ["figure 15", "figure 16", "section 7.1"], headers::rules));
+    units.push(Unit::new("mix", ["figure 17", "section 7.1"], headers::mix));
+    units.push(Unit::new("cascade", ["section 7.2"], headers::cascade));
+    units.push(Unit::new("compressions", ["section 8", "figure 18"], modem::compressions));
+    for (name, _, bytes, percent) in modem::FILES {
+        units.push(Unit::new(modem::unit(name), ["figure 18"], move || modem::file(bytes, percent)));
+    }
     for (figure, deviations, rises_s, timers, samples) in ETHERNET {
         let suffix = if timers == Timers::Recomputed { "-recomputed" } else { "" };
         let unit = format!("figure-{}{suffix}", figure.trim_start_matches("figure "));

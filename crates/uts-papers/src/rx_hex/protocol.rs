@@ -1,11 +1,12 @@
 //! Rx as an application of a simulated network: packets of data that are numbered from 1, some of
 //! which ask, and acknowledgements that say what has arrived. Both have the lengths that Rx gives
-//! them.
+//! them, and on lines that compress headers they have Rx's headers.
 
 use super::sender::Sender;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use uts_functions::Time;
+use uts_rx::{Flags, Header, Reason, Type};
 use uts_sim::network::Application;
 use uts_sim::packet::{Body, Datagram, Packet};
 
@@ -27,6 +28,50 @@ const COUNT: usize = 17;
 /// sequence number below.
 const ASKS: u64 = 1 << 31;
 
+/// Headers of a transfer's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// Only their length counts.
+    Counted,
+    /// They are written, as lines need them that compress headers. Data bear this verifier, if it
+    /// is not 0.
+    Written {
+        /// See there.
+        verifier: u16,
+    },
+}
+
+impl Headers {
+    /// A packet of Rx with these numbers; `None` where headers are only counted.
+    fn packet(
+        self,
+        kind: Type,
+        numbers: (u32, u32),
+        flags: Flags,
+        body: &uts_rx::Body<'_>,
+    ) -> Option<Vec<u8>> {
+        let Headers::Written { verifier } = self else { return None };
+        let ((sequence, serial), is_data) = (numbers, kind == Type::Data);
+        let header = Header {
+            epoch: 0x2cb4_1c40,
+            connection: 0x8000_0104,
+            call: 1,
+            sequence,
+            serial,
+            kind,
+            flags,
+            status: 0,
+            security: if verifier == 0 { 0 } else { RXKAD },
+            verifier: if is_data { verifier } else { 0 },
+            service: 1,
+        };
+        Some(uts_rx::Packet::new(header, *body).to_bytes())
+    }
+}
+
+/// Number of the security mechanism that has verifiers.
+const RXKAD: u8 = 2;
+
 /// A packet of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
@@ -40,17 +85,31 @@ pub struct Data {
 
 impl Data {
     /// The datagram that carries it, with so many bytes of the transfer.
-    pub fn datagram(self, to: SocketAddr, bytes: u16) -> Datagram {
+    pub fn datagram(self, to: SocketAddr, bytes: u16, headers: Headers) -> Datagram {
+        let flags = if self.asks { Flags::REQUEST_ACK } else { Flags::default() };
+        let content = vec![0; usize::from(bytes)];
+        let written =
+            headers.packet(Type::Data, (self.sequence, self.serial), flags, &uts_rx::Body::Data(&content));
         let asks = if self.asks { ASKS } else { 0 };
         let number = u64::from(self.serial) << 32 | asks | u64::from(self.sequence);
-        Datagram { to, ecn: None, body: Body::Blank { len: RX_HEADER_BYTES + bytes, number } }
+        let counted = Body::Blank { len: RX_HEADER_BYTES + bytes, number };
+        Datagram { to, ecn: None, body: written.map_or(counted, Body::Bytes) }
     }
 
-    fn of(number: u64) -> Self {
-        Data {
-            serial: (number >> 32) as u32,
-            sequence: (number & (ASKS - 1)) as u32,
-            asks: number & ASKS != 0,
+    /// The packet of data that a datagram carries, if it is one.
+    fn of(body: &Body) -> Option<Self> {
+        match body {
+            Body::Blank { number, .. } => Some(Data {
+                serial: (number >> 32) as u32,
+                sequence: (number & (ASKS - 1)) as u32,
+                asks: number & ASKS != 0,
+            }),
+            Body::Bytes(bytes) => {
+                let header = Header::parse(bytes).ok().filter(|header| header.kind == Type::Data)?;
+                let Header { serial, sequence, flags, .. } = header;
+                Some(Data { serial, sequence, asks: flags.has(Flags::REQUEST_ACK) })
+            }
+            Body::Fragment(_) => None,
         }
     }
 }
@@ -67,7 +126,23 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    fn bytes(&self) -> Vec<u8> {
+    /// Its bytes, as the transmission of this number.
+    fn bytes(&self, serial: u32, headers: Headers) -> Vec<u8> {
+        let beyond: Vec<u8> = self.beyond.iter().map(|has| u8::from(*has)).collect();
+        let body = uts_rx::Body::Ack(uts_rx::Ack {
+            buffer_packets: super::design::WINDOW as u16,
+            skew: 0,
+            first: self.first,
+            previous: self.first.saturating_sub(1),
+            serial: self.serial,
+            reason: Reason::Requested,
+            beyond: &beyond,
+            trailer: &[],
+        });
+        headers.packet(Type::Ack, (0, serial), Flags::FROM_CLIENT, &body).unwrap_or_else(|| self.counted())
+    }
+
+    fn counted(&self) -> Vec<u8> {
         let mut bytes = vec![0; usize::from(RX_HEADER_BYTES) + ACK_BYTES];
         let body = &mut bytes[usize::from(RX_HEADER_BYTES)..];
         body[FIRST..FIRST + 4].copy_from_slice(&self.first.to_be_bytes());
@@ -93,14 +168,19 @@ pub struct Receiver {
     has: Vec<bool>,
     /// When transmissions came of what it had already.
     pub duplicates: Vec<Time>,
+    headers: Headers,
+    /// Acknowledgements that were sent.
+    sent: u32,
     acknowledgements: VecDeque<Acknowledgement>,
 }
 
 impl Receiver {
     /// A receiver of so many packets.
-    pub fn new(to: SocketAddr, packets: u32) -> Self {
+    pub fn new(to: SocketAddr, packets: u32, headers: Headers) -> Self {
         Receiver {
             to,
+            headers,
+            sent: 0,
             has: vec![false; packets as usize],
             duplicates: Vec::new(),
             acknowledgements: VecDeque::new(),
@@ -142,8 +222,12 @@ impl Application for End {
                     sender.on_acknowledgement(now, &acknowledgement);
                 }
             }
-            (End::Receiver(receiver), Body::Blank { number, .. }) => receiver.on_data(now, Data::of(number)),
-            _ => {}
+            (End::Receiver(receiver), body) => {
+                if let Some(data) = Data::of(&body) {
+                    receiver.on_data(now, data);
+                }
+            }
+            (End::Sender(_), _) => {}
         }
     }
 
@@ -158,7 +242,9 @@ impl Application for End {
             End::Sender(sender) => sender.poll_transmit(now),
             End::Receiver(receiver) => {
                 let acknowledgement = receiver.acknowledgements.pop_front()?;
-                Some(Datagram { to: receiver.to, ecn: None, body: Body::Bytes(acknowledgement.bytes()) })
+                receiver.sent += 1;
+                let bytes = acknowledgement.bytes(receiver.sent, receiver.headers);
+                Some(Datagram { to: receiver.to, ecn: None, body: Body::Bytes(bytes) })
             }
         }
     }
@@ -183,17 +269,18 @@ mod tests {
     fn packets_are_as_long_as_those_of_the_paper() {
         let to = SocketAddr::from(([10, 0, 0, 1], 7001));
         let data = Data { serial: 4797, sequence: 193, asks: true };
-        let datagram = data.datagram(to, 520);
-        // The network adds the headers of IP and UDP.
-        assert_eq!(datagram.body.len() + usize::from(HEADER_BYTES - RX_HEADER_BYTES), 576);
-        let Body::Blank { number, .. } = datagram.body else { panic!("a blank") };
-        assert_eq!(Data::of(number), data);
+        for headers in [Headers::Counted, Headers::Written { verifier: 1 }] {
+            let datagram = data.datagram(to, 520, headers);
+            // The network adds the headers of IP and UDP.
+            assert_eq!(datagram.body.len() + usize::from(HEADER_BYTES - RX_HEADER_BYTES), 576);
+            assert_eq!(Data::of(&datagram.body), Some(data));
+        }
     }
 
     #[test]
     fn an_acknowledgement_says_what_has_arrived() {
         let to = SocketAddr::from(([10, 0, 0, 1], 7001));
-        let mut receiver = Receiver::new(to, 8);
+        let mut receiver = Receiver::new(to, 8, Headers::Counted);
         for (serial, sequence) in [(0, 1), (1, 2), (2, 5), (3, 2), (4, 4)] {
             receiver.on_data(Time::ZERO, Data { serial, sequence, asks: sequence == 4 });
         }
@@ -202,8 +289,14 @@ mod tests {
             (receiver.acknowledgements.make_contiguous(), receiver.duplicates.len()),
             (&mut [expected.clone()][..], 1)
         );
-        assert_eq!(Acknowledgement::parse(&expected.bytes()), Some(expected.clone()));
-        assert_eq!(Acknowledgement::parse(&expected.bytes()[..48]), None, "cut off");
+        let [counted, written] =
+            [Headers::Counted, Headers::Written { verifier: 0 }].map(|headers| expected.bytes(1, headers));
+        assert_eq!(
+            (counted.len(), Acknowledgement::parse(&counted)),
+            (written.len(), Some(expected.clone()))
+        );
+        assert_eq!(Acknowledgement::parse(&written), Some(expected));
+        assert_eq!(Acknowledgement::parse(&written[..48]), None, "cut off");
         receiver.on_data(Time::ZERO, Data { serial: 5, sequence: 9, asks: true });
         assert_eq!(receiver.acknowledgements.len(), 1, "there is no such packet");
     }

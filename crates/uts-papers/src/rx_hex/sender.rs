@@ -3,7 +3,7 @@
 //! transmission an acknowledgement speaks of (section 5).
 
 use super::design::{Design, FIRST_TIMEOUT, Samples};
-use super::protocol::{Acknowledgement, Data};
+use super::protocol::{Acknowledgement, Data, Headers};
 use anyhow::{Context as _, Result};
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -79,6 +79,7 @@ pub struct Sender {
     begins: Time,
     /// Bytes of the transfer in each packet.
     packet_bytes: u16,
+    headers: Headers,
     patience: Duration,
     restarts: bool,
     samples: Samples,
@@ -111,7 +112,8 @@ pub struct Sender {
 
 impl Sender {
     /// A sender of so many packets from `begins` on, each with so many bytes of the transfer. It
-    /// gives up after `patience` without an acknowledgement.
+    /// gives up after `patience` without an acknowledgement. Headers are counted at first
+    /// ([`Sender::with_headers`]).
     ///
     /// # Errors
     /// The library lacks one of the mechanisms.
@@ -139,6 +141,7 @@ impl Sender {
             to,
             begins,
             packet_bytes,
+            headers: Headers::Counted,
             patience,
             restarts: design.restarts,
             samples: design.samples,
@@ -164,6 +167,12 @@ impl Sender {
             log: Log::default(),
             state: State::Open,
         })
+    }
+
+    /// The same, with these headers.
+    #[must_use]
+    pub fn with_headers(self, headers: Headers) -> Self {
+        Sender { headers, ..self }
     }
 
     fn end(&self) -> u32 {
@@ -336,7 +345,11 @@ impl Sender {
             snapshot,
         });
         self.log.sent.push((now, sequence, repeats));
-        Some(Data { serial: serial as u32, sequence, asks }.datagram(self.to, self.packet_bytes))
+        Some(Data { serial: serial as u32, sequence, asks }.datagram(
+            self.to,
+            self.packet_bytes,
+            self.headers,
+        ))
     }
 
     /// True if congestion control has room for a packet.

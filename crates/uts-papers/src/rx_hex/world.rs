@@ -2,7 +2,7 @@
 //! client; or two hosts on one Ethernet, the client with work that takes time.
 
 use super::design::Design;
-use super::protocol::{End, HEADER_BYTES, Receiver};
+use super::protocol::{End, HEADER_BYTES, Headers, Receiver};
 use super::sender::{Log, Sender, State};
 use anyhow::{Result, bail};
 use core::time::Duration;
@@ -33,6 +33,12 @@ pub struct Line {
     pub queue_packets: u32,
     /// Time that a bit is on the way.
     pub delay: Duration,
+    /// Compression of headers, as paths name it.
+    pub compression: &'static str,
+    /// Packets that are lost on the way to the client, as paths name them.
+    pub loss: &'static str,
+    /// The rate of a second line behind it, to the client, if there is one.
+    pub behind_bps: Option<u64>,
 }
 
 impl Line {
@@ -43,6 +49,9 @@ impl Line {
         mtu_bytes: 576,
         queue_packets: super::QUEUE_PACKETS,
         delay: Duration::ZERO,
+        compression: "off",
+        loss: "0",
+        behind_bps: None,
     };
 
     /// The path that it is, in each direction.
@@ -50,10 +59,12 @@ impl Line {
     /// # Errors
     /// A value is out of range.
     pub fn path(&self) -> Result<PathConfig> {
-        let Line { rate_bps, framing, mtu_bytes, queue_packets, delay } = self;
+        let Line { rate_bps, framing, mtu_bytes, queue_packets, delay, compression, loss, .. } = self;
         let (line, delay_us) = (format!("rate={rate_bps}bit framing={framing}"), delay.as_micros());
         let text = format!("{line} mtu={mtu_bytes} buffer={queue_packets}p delay={delay_us}us");
-        Ok(PathConfig::both(text.parse()?))
+        let mut path = PathConfig::both(format!("{text} compress={compression}").parse()?);
+        path.forward = path.forward.with(&format!("loss={loss}").parse()?)?;
+        Ok(path)
     }
 }
 
@@ -68,12 +79,14 @@ pub struct Session {
     pub ip_bytes: u16,
     /// Bytes of it all.
     pub bytes: u32,
+    /// Headers of its packets.
+    pub headers: Headers,
 }
 
 impl Session {
     /// A transfer from time zero on.
     pub fn new(design: Design, ip_bytes: u16) -> Self {
-        Session { begins: Duration::ZERO, design, ip_bytes, bytes: TRANSFER_BYTES }
+        Session { begins: Duration::ZERO, design, ip_bytes, bytes: TRANSFER_BYTES, headers: Headers::Counted }
     }
 
     /// The same, at another time.
@@ -153,7 +166,15 @@ impl Outcome {
 pub fn over_line(line: &Line, sessions: &[Session], end: Duration) -> Result<(Vec<Outcome>, Stats)> {
     let mut topology = Topology::new();
     let (gateway, client) = (topology.node(), topology.node());
-    let path = topology.join(gateway, client, line.path()?);
+    let path = match line.behind_bps {
+        None => topology.join(gateway, client, line.path()?),
+        Some(rate_bps) => {
+            let modem = topology.node();
+            let behind = Line { rate_bps, loss: Line::SLIP.loss, ..line.clone() };
+            topology.join(modem, client, behind.path()?);
+            topology.join(gateway, modem, line.path()?)
+        }
+    };
     let mut hosts = Vec::new();
     for _ in sessions {
         let host = topology.node();
@@ -188,14 +209,17 @@ fn run(
     end: Duration,
 ) -> Result<(Vec<Outcome>, Stats)> {
     network.set_headers(true);
+    // What is restored wrongly is found out by its checksum.
+    network.set_udp_checks(sessions.iter().any(|session| session.headers != Headers::Counted));
     let mut ends = Vec::new();
     for (n, (session, host)) in sessions.iter().zip(hosts).enumerate() {
         let from = SocketAddrV4::new(Topology::address(*host), PORT);
         let to = SocketAddrV4::new(Topology::address(client), PORT + n as u16);
         let transfer = (session.packets(), session.ip_bytes - HEADER_BYTES);
         let begins = Time::ZERO + session.begins;
-        let sender = Sender::new(&session.design, to.into(), transfer, begins, super::PATIENCE)?;
-        let receiver = Receiver::new(from.into(), session.packets());
+        let sender = Sender::new(&session.design, to.into(), transfer, begins, super::PATIENCE)?
+            .with_headers(session.headers);
+        let receiver = Receiver::new(from.into(), session.packets(), session.headers);
         let sender = network.attach(*host, PORT, End::Sender(sender))?;
         let receiver = network.attach(client, to.port(), End::Receiver(receiver))?;
         ends.push((sender, receiver));

@@ -6,7 +6,7 @@ use uts_papers::rx_hex::paper;
 
 #[test]
 fn the_paper_is_borne_out_and_repeats_to_the_byte() {
-    done::is_borne_out_and_repeats_to_the_byte(&paper(), 21);
+    done::is_borne_out_and_repeats_to_the_byte(&paper(), 22);
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub use police::Police;
 pub use red::Red;
 
 use crate::error::SpecError;
+use crate::line::Framed;
 use crate::passage::{DropReason, Passage};
 use crate::server::{Server, Supply};
 use rand_chacha::ChaCha8Rng;
@@ -226,6 +227,8 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued<T> {
     pub payload: T,
+    /// The frame that stands for it on a line with compression, from when its transmission begins.
+    pub frame: Option<Box<Framed>>,
     /// Its flow; the transmitter fills it in if its discipline asks.
     pub flow: u64,
     /// Bytes that it takes in the buffer.
@@ -323,7 +326,13 @@ impl<T: crate::Payload> Transmitter<T> {
     }
 
     /// The next packet to leave the queue by `now_ns`: transmitted, or dropped as its passage says.
-    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Queued<T>> {
+    /// `start` is told of each whose transmission begins. It may drop it, and may change what it
+    /// takes on the wire.
+    pub(crate) fn pop(
+        &mut self,
+        now_ns: u64,
+        start: &mut dyn FnMut(&mut Queued<T>) -> Result<(), DropReason>,
+    ) -> Option<Queued<T>> {
         if !self.started {
             let start_ns = self.server.start_ns();
             if self.packets.is_empty() || start_ns > now_ns {
@@ -337,12 +346,17 @@ impl<T: crate::Payload> Transmitter<T> {
             let waiting = self.bytes - *cost_bytes;
             let mut mark = || passage.marked || payload.mark_ce();
             let sojourn_ns = start_ns - passage.arrived_ns;
-            match self.discipline.on_start(start_ns, sojourn_ns, *cost_bytes, waiting, &mut mark) {
-                Verdict::Pass { marked } => passage.marked |= marked,
-                Verdict::Drop(reason) => {
-                    passage.dropped = Some(reason);
-                    return self.leave(start_ns);
-                }
+            let dropped =
+                match self.discipline.on_start(start_ns, sojourn_ns, *cost_bytes, waiting, &mut mark) {
+                    Verdict::Pass { marked } => {
+                        passage.marked |= marked;
+                        start(head).err()
+                    }
+                    Verdict::Drop(reason) => Some(reason),
+                };
+            if dropped.is_some() {
+                head.passage.dropped = dropped;
+                return self.leave(start_ns);
             }
             self.started = true;
         }
@@ -404,7 +418,7 @@ mod tests {
     use super::*;
 
     fn left_ns(server: &mut Transmitter<Vec<u8>>, now_ns: u64) -> Option<u64> {
-        server.pop(now_ns).map(|p| p.passage.left_ns)
+        server.pop(now_ns, &mut |_| Ok(())).map(|p| p.passage.left_ns)
     }
 
     fn transmitter(supply: Supply) -> Transmitter<Vec<u8>> {
@@ -413,7 +427,7 @@ mod tests {
 
     fn packet(now_ns: u64, cost_bytes: u64) -> Queued<Vec<u8>> {
         let passage = Passage::arriving(0, 0, now_ns, 0, 0);
-        Queued { payload: Vec::new(), flow: 0, cost_bytes, wire_bits: 8 * cost_bytes, passage }
+        Queued { payload: Vec::new(), frame: None, flow: 0, cost_bytes, wire_bits: 8 * cost_bytes, passage }
     }
 
     #[test]

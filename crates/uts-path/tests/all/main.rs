@@ -1,5 +1,6 @@
 //! Tests of paths, as one program.
 
+mod compression;
 mod link;
 mod passage;
 mod path;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use uts_path::{
-    At, Buffer, Cellular, Change, CoDel, Corruption, Direction, Discipline, FqCoDel, Framing, Jitter,
-    JitterShape, LinkConfig, Loss, Opportunities, PathConfig, Pie, Police, Receive, Red, Reordering,
+    At, Buffer, Cellular, Change, CoDel, Compression, Corruption, Direction, Discipline, FqCoDel, Framing,
+    Jitter, JitterShape, LinkConfig, Loss, Opportunities, PathConfig, Pie, Police, Receive, Red, Reordering,
     Schedule, Scheduled, Setting, Target,
 };
 
@@ -72,6 +72,14 @@ fn framings() -> impl Strategy<Value = Framing> {
     ]
 }
 
+fn compressions() -> impl Strategy<Value = Compression> {
+    prop_oneof![
+        Just(Compression::Off),
+        (1u16..=256).prop_map(|slots| Compression::Vj { slots }),
+        (1u16..=256, any::<bool>()).prop_map(|(slots, typed)| Compression::Rx { slots, typed }),
+    ]
+}
+
 fn settings() -> impl Strategy<Value = Setting> {
     let jitter = (amounts(0, HOUR_NS), any::<bool>(), any::<bool>()).prop_map(|(max_ns, bell, reorder)| {
         let shape = if bell { JitterShape::Bell } else { JitterShape::Uniform };
@@ -94,6 +102,7 @@ fn settings() -> impl Strategy<Value = Setting> {
         (0.0..=1.0, 1u32..=64).prop_map(|(p, max_bits)| Setting::Corrupt(Corruption { p, max_bits })),
         (0u32..=65_535).prop_map(Setting::Overhead),
         framings().prop_map(Setting::Framing),
+        compressions().prop_map(Setting::Compression),
         prop::option::of(1..=u32::MAX).prop_map(Setting::Mtu),
         buffers(0).prop_map(Setting::EcnThreshold),
         any::<bool>().prop_map(Setting::Up),
