@@ -9,12 +9,16 @@
 //! counts the bytes of one direction from its begin; its end counts as one more. The specification
 //! is `spec/streams.md`.
 
+mod client;
+mod delays;
 pub mod memory;
+mod room;
 mod session;
 mod sessions;
 pub mod wire;
 
-pub use session::{Lost, News, Offer, Offers, Session, introduce, offers};
+pub use client::{Client, Current, PAUSE_MAX, PAUSE_MIN, Step, is_lost};
+pub use session::{Lost, News, Offer, Offers, Session, Taker};
 pub use sessions::{Begun, Sessions};
 pub use wire::{Hello, How, Ticket};
 
