@@ -274,7 +274,7 @@ async fn pass<W: Taker>(
 ///
 /// `ahead_bytes`: what may wait in the flow to leave. The rest waits in the socket.
 pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
-    socket: TcpStream,
+    socket: impl Into<Resetting>,
     (send, recv): (&mut S, &mut R),
     ahead_bytes: usize,
     ahead: &[u8],
@@ -282,8 +282,8 @@ pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
     // Keystrokes are not to wait for each other. Without it they only come later.
-    let _ = socket.set_nodelay(true);
-    let mut held = Resetting::new(socket);
+    let mut held: Resetting = socket.into();
+    let _ = held.socket.set_nodelay(true);
     let (mut from, mut to) = held.split();
     let progress = Progress::default();
     let outward = async {
@@ -391,10 +391,21 @@ pub struct Resetting {
     has_ended: bool,
 }
 
+impl From<TcpStream> for Resetting {
+    fn from(socket: TcpStream) -> Resetting {
+        Resetting::new(socket)
+    }
+}
+
 impl Resetting {
     /// A socket that is in use.
     pub fn new(socket: TcpStream) -> Resetting {
         Resetting { socket, has_ended: false }
+    }
+
+    /// The socket itself.
+    pub fn socket(&mut self) -> &mut TcpStream {
+        &mut self.socket
     }
 
     /// Both its ways.

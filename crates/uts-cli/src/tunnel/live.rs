@@ -3,7 +3,7 @@
 
 use super::Asking;
 use super::audit::{Audit, Met};
-use crate::stream::{self, Pace};
+use crate::stream::{self, Pace, Resetting};
 use crate::ui::Ui;
 use crate::ui::record::{Peer, Record};
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncRead;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Level;
@@ -194,7 +193,7 @@ impl Entered {
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
     pub async fn join<R: AsyncRead + Unpin>(
         &self,
-        socket: TcpStream,
+        socket: impl Into<Resetting>,
         send: &mut SendFlow,
         recv: &mut R,
         ahead: &[u8],
