@@ -232,7 +232,7 @@ struct Early {
 /// Bytes that are kept of a program at most. The rest waits for its connection.
 const EARLY_BYTES_MAX: usize = 64 << 10;
 
-/// What has come of a service first is read in a piece of so many bytes.
+/// The largest piece in which the first that comes of a service is read, in bytes.
 const FIRST_BYTES: usize = 2 << 10;
 
 impl Early {
@@ -340,8 +340,8 @@ impl Entry {
         Ok(())
     }
 
-    /// Has the other end make a connection, until something comes by it. A server that was restarted
-    /// knows nothing of the connection to it: what nobody has acknowledged is said to the next.
+    /// Has the other end make a connection, until something comes by it. A server that was
+    /// restarted knows nothing of it: what nobody has acknowledged is said to the next.
     async fn make(
         &self,
         asked: &Asked,
