@@ -224,9 +224,8 @@ impl AsyncRead for Input {
             match ready!(self.chunks.poll_recv(cx)) {
                 Some(Ok(chunk)) => self.chunk = chunk,
                 Some(Err(error)) => {
-                    let kind = error.kind();
                     *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    return Poll::Ready(Err(kind.into()));
+                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
                 }
                 None => return Poll::Ready(Ok(())),
             }
