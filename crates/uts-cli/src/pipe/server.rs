@@ -169,8 +169,8 @@ impl Pipes {
         });
     }
 
-    /// The service of a stream, and room for both. Streams of the same client make room that
-    /// nothing has carried for long.
+    /// The service of a stream, and room for both. Streams make room that nothing has carried for
+    /// long: those of the same client, and those of others for a client that has no more than this.
     async fn find(
         &self,
         permitted: &Permitted,
@@ -189,7 +189,7 @@ impl Pipes {
             };
             match found.await {
                 Err(Refused { kind: Kind::NotKept | Kind::NoRoom, .. })
-                    if self.sessions.make_room(budget.0.name()).await => {}
+                    if self.sessions.make_room(budget.0.name(), true).await => {}
                 found => return found,
             }
         }

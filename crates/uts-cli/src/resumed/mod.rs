@@ -8,6 +8,9 @@
 //! is there follows [`wire::Welcome`]. Then both ends send frames ([`wire::Frame`]). A position
 //! counts the bytes of one direction from its begin; its end counts as one more. The specification
 //! is `spec/streams.md`.
+//!
+//! An end of a stream is a [`Session`]. A client finds carriers for it ([`Client`]), a server hands
+//! them to the stream that they are for ([`Sessions`]).
 
 mod client;
 mod delays;

@@ -15,6 +15,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use uts_ledger::Charge;
 
+/// Said to a client whose stream is not here.
+const UNKNOWN: &str =
+    "the stream is not known here any more: the server was started again, or has given it up";
+
 /// The owner of a stream: the client, and the hash of the ticket.
 type Key = (String, [u8; 32]);
 
@@ -74,7 +78,7 @@ impl<W> Sessions<W> {
         let refused = loop {
             let (taker, begun) = match self.find(&key, owner, hello) {
                 Ok(Some(found)) => found,
-                Ok(None) if self.make_room(owner).await => continue,
+                Ok(None) if self.make_room(owner, false).await => continue,
                 Ok(None) => {
                     let why = format!("{} streams are kept, which is the most", self.most);
                     break Refused { kind: stream::Kind::NotKept, why };
@@ -110,7 +114,7 @@ impl<W> Sessions<W> {
         }
         // T-4
         if !hello.is_new {
-            return Err(Refused::absent("the stream is not known here any more"));
+            return Err(Refused::absent(UNKNOWN));
         }
         if all.values().filter(|entry| entry.state.owner == owner).count() >= self.most {
             return Ok(None);
@@ -130,13 +134,18 @@ impl<W> Sessions<W> {
     }
 
     /// Ends the stream of an owner that nothing has carried for longest, and waits until it holds
-    /// nothing any more. False if all are carried.
-    pub async fn make_room(&self, owner: &str) -> bool {
+    /// nothing any more. With `of_others`, an owner that has one stream alone may have it for one
+    /// of another's. False if all are carried.
+    pub async fn make_room(&self, owner: &str, of_others: bool) -> bool {
         let gone = {
             let all = self.all();
-            let alone = all.values().filter(|entry| entry.state.owner == owner);
-            let oldest =
-                alone.filter_map(|entry| Some(((*entry.state.alone())?, entry))).min_by_key(|of| of.0);
+            let is_own = |entry: &&Entry<W>| entry.state.owner == owner;
+            let has_more = all.values().filter(is_own).count() > 1;
+            let may_go = |entry: &&Entry<W>| is_own(entry) || (of_others && !has_more);
+            let alone = all.values().filter(may_go);
+            let oldest = alone.filter_map(|entry| Some(((*entry.state.alone())?, entry)));
+            // Its own come first.
+            let oldest = oldest.min_by_key(|(since, entry)| (!is_own(entry), *since));
             oldest.map(|(_, entry)| {
                 entry.state.goes.notify_one();
                 entry.taker.clone()
@@ -203,6 +212,8 @@ impl<W> Begun<W> {
                 () = state.goes.notified() => Err(Lost("it has made room for another of its client".into())),
             }
         };
+        // Nobody waits for it to make room: it ends.
+        *self.state.alone() = None;
         match ended {
             Ok(How::Orderly) => service.end(),
             // What the client has said before, its service has.
