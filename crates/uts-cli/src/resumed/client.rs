@@ -1,14 +1,17 @@
 //! A client's end of a stream, as it finds what carries it: connections, one after the other, each
 //! as long as it works, and whatever else is offered.
 
-use super::session::{Lost, News, Offer, Offers, Session, Taker, Turn, introduce, offers};
-use super::{Carrier, Ticket};
+use super::Carrier;
+use super::session::{Lost, News, Offer, Offers, Session, Stand, Taker, offers};
+use super::wire::{self, Hello, Ticket, Welcome, wrong};
 use crate::link::{Broken, Link, LinkEvent};
-use crate::stream::Refused;
+use crate::pipe;
+use crate::stream::{Refused, read_answer};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use uts_files::Flows;
@@ -54,6 +57,51 @@ pub enum Step<'a, L> {
     Works(bool),
     /// It has ended, or there is none, and why. Another is tried.
     Lost(&'a str),
+}
+
+/// Words of a client about a carrier for its stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// The number of the carrier: higher with each.
+    pub number: u64,
+    /// No server has answered for the stream yet.
+    pub is_new: bool,
+    /// The stream is kept for so long without a carrier.
+    pub silence: Duration,
+}
+
+/// Asks a server to take a carrier for a stream.
+///
+/// # Errors
+/// The carrier has failed, or the server keeps no rules. The inner error is the server's no.
+pub async fn introduce<W>(
+    session: &Session,
+    (service, ticket): (&str, &Ticket),
+    Turn { number, is_new, silence }: Turn,
+    mut carrier: Carrier,
+    way: W,
+) -> io::Result<Result<Offer<W>, Refused>> {
+    let (received, window) = {
+        let memory = session.memory();
+        (memory.received(), memory.window())
+    };
+    let silence_s = wire::seconds(silence);
+    let hello = Hello { ticket: ticket.clone(), is_new, number, received, window, silence_s };
+    carrier.send.write_all(&pipe::resumable_request(service, &hello)).await?;
+    carrier.send.flush().await?;
+    // T-6: meanwhile another carries.
+    if let Err(refused) = read_answer(&mut carrier.recv).await? {
+        return Ok(Err(refused));
+    }
+    let welcome = Welcome::read(&mut carrier.recv).await?;
+    {
+        let memory = session.memory();
+        memory.check(welcome.received)?;
+        if welcome.begins < received || welcome.begins > memory.received() {
+            return Err(wrong(format!("the server goes on at {}, and not at {received}", welcome.begins)));
+        }
+    }
+    Ok(Ok(Offer { carrier, number, way, stand: Stand::Answered(welcome) }))
 }
 
 /// True if no end has wanted a connection to end: the streams that it carries live on. (T-16)

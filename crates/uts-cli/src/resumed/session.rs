@@ -2,12 +2,9 @@
 
 use super::delays::Delays;
 use super::memory::Memory;
-use super::wire::{
-    self, Frame, Hello, How, Ticket, Welcome, put_ask, put_here, put_taken, read_frame, wrong,
-};
+use super::wire::{Frame, How, Welcome, put_ask, put_here, put_taken, read_frame};
 use super::{Carrier, Sending};
-use crate::pipe;
-use crate::stream::{Refused, answer, read_answer};
+use crate::stream::{Refused, answer};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -160,7 +157,7 @@ impl Session {
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -581,51 +578,6 @@ impl Progress {
     fn new(begins: u64) -> Progress {
         Progress { come: AtomicU64::new(begins), heard: Notify::new(), is_asked: AtomicBool::new(false) }
     }
-}
-
-/// Words of a client about a carrier for its stream.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn {
-    /// The number of the carrier: higher with each.
-    pub number: u64,
-    /// No server has answered for the stream yet.
-    pub is_new: bool,
-    /// The stream is kept for so long without a carrier.
-    pub silence: Duration,
-}
-
-/// Asks a server to take a carrier for a stream.
-///
-/// # Errors
-/// The carrier has failed, or the server keeps no rules. The inner error is the server's no.
-pub async fn introduce<W>(
-    session: &Session,
-    (service, ticket): (&str, &Ticket),
-    Turn { number, is_new, silence }: Turn,
-    mut carrier: Carrier,
-    way: W,
-) -> io::Result<Result<Offer<W>, Refused>> {
-    let (received, window) = {
-        let memory = session.memory();
-        (memory.received(), memory.window())
-    };
-    let silence_s = wire::seconds(silence);
-    let hello = Hello { ticket: ticket.clone(), is_new, number, received, window, silence_s };
-    carrier.send.write_all(&pipe::resumable_request(service, &hello)).await?;
-    carrier.send.flush().await?;
-    // T-6: meanwhile another carries.
-    if let Err(refused) = read_answer(&mut carrier.recv).await? {
-        return Ok(Err(refused));
-    }
-    let welcome = Welcome::read(&mut carrier.recv).await?;
-    {
-        let memory = session.memory();
-        memory.check(welcome.received)?;
-        if welcome.begins < received || welcome.begins > memory.received() {
-            return Err(wrong(format!("the server goes on at {}, and not at {received}", welcome.begins)));
-        }
-    }
-    Ok(Ok(Offer { carrier, number, way, stand: Stand::Answered(welcome) }))
 }
 
 #[cfg(test)]

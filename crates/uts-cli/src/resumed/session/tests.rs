@@ -1,5 +1,8 @@
 use super::*;
-use crate::resumed::{Sessions, WINDOW_BYTES};
+use crate::pipe;
+use crate::resumed::client::{Turn, introduce};
+use crate::resumed::{Hello, Sessions, Ticket, WINDOW_BYTES};
+use crate::stream::read_answer;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll};
