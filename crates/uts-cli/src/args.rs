@@ -408,9 +408,9 @@ pub struct LsArgs {
   rsync -e \"ssh -o ProxyCommand='uts pipe %h'\" -a src host:dst
   uts pipe host:5000 git
 
-The server says which services there are: uts serve --pipe ssh=22. The
-connection goes on when this host goes to another network, or is not heard for
-up to ten minutes.")]
+The server says which services there are: uts serve --pipe ssh=22. The stream
+goes on when this host goes to another network, sleeps for days, or has to
+connect again.")]
 pub struct PipeArgs {
     /// Server, as host, host:port or uts://host[:port]
     #[arg(value_name = "HOST")]

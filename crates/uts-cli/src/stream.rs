@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::WriteHalf;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep};
 use uts_end::transport::unacknowledged_bytes;
 use uts_files::WriteShared;
@@ -59,16 +59,19 @@ pub enum Kind {
     AddressFamily,
     /// A limit is met.
     NoRoom,
+    /// Streams that outlive their flows are not kept there, or no more of them.
+    NotKept,
 }
 
 /// Kinds that are said behind the text of an answer, by their bytes.
-const KINDS: [(Kind, u8); 6] = [
+const KINDS: [(Kind, u8); 7] = [
     (Kind::ConnectionRefused, 1),
     (Kind::HostUnreachable, 2),
     (Kind::NetworkUnreachable, 3),
     (Kind::TimedOut, 4),
     (Kind::AddressFamily, 5),
     (Kind::NoRoom, 6),
+    (Kind::NotKept, 7),
 ];
 
 impl Kind {
@@ -271,7 +274,7 @@ async fn pass<W: Taker>(
 ///
 /// `ahead_bytes`: what may wait in the flow to leave. The rest waits in the socket.
 pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
-    socket: TcpStream,
+    socket: impl Into<Resetting>,
     (send, recv): (&mut S, &mut R),
     ahead_bytes: usize,
     ahead: &[u8],
@@ -279,9 +282,9 @@ pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
     // Keystrokes are not to wait for each other. Without it they only come later.
-    let _ = socket.set_nodelay(true);
-    let mut held = Resetting { socket, has_ended: false };
-    let (mut from, mut to) = held.socket.split();
+    let mut held: Resetting = socket.into();
+    let _ = held.socket.set_nodelay(true);
+    let (mut from, mut to) = held.split();
     let progress = Progress::default();
     let outward = async {
         send.write_all(ahead).await.map_err(Broken::Unwritten)?;
@@ -357,7 +360,8 @@ async fn drain(socket: &TcpStream) {
         if now < left {
             (left, since) = (now, Instant::now());
         }
-        let is_broken = !matches!(socket.take_error(), Ok(None));
+        // Who has read an error has taken it; then there is no peer.
+        let is_broken = !matches!(socket.take_error(), Ok(None)) || socket.peer_addr().is_err();
         if is_broken || since.elapsed() >= LINGER {
             return;
         }
@@ -378,13 +382,46 @@ const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Has a socket reset when it is dropped: who is at its other end must not take half of something
 /// for the whole.
 pub fn reset(socket: TcpStream) {
-    drop(Resetting { socket, has_ended: false });
+    drop(Resetting::new(socket));
 }
 
 /// A socket that is reset when it is dropped, unless it has ended in order.
-struct Resetting {
+pub struct Resetting {
     socket: TcpStream,
     has_ended: bool,
+}
+
+impl From<TcpStream> for Resetting {
+    fn from(socket: TcpStream) -> Resetting {
+        Resetting::new(socket)
+    }
+}
+
+impl Resetting {
+    /// A socket that is in use.
+    pub fn new(socket: TcpStream) -> Resetting {
+        Resetting { socket, has_ended: false }
+    }
+
+    /// The socket itself.
+    pub fn socket(&mut self) -> &mut TcpStream {
+        &mut self.socket
+    }
+
+    /// Both its ways.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        self.socket.split()
+    }
+
+    /// Both directions have ended in order.
+    pub fn end(mut self) {
+        self.has_ended = true;
+    }
+
+    /// Resets it behind what was written to it.
+    pub async fn reset(self) {
+        drain(&self.socket).await;
+    }
 }
 
 impl Drop for Resetting {

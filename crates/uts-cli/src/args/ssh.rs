@@ -23,7 +23,10 @@ first login by ssh starts a server at the host for this session; uts is put
 into ~/.cache/uts there if it is not in PATH. Where UDP is blocked the session
 goes over the TCP connection of that login, and over UDP once it works. Where
 there can be no server, plain ssh is run. Two logins ask for a password twice:
-use a key or an agent."
+use a key or an agent.
+
+~? is ssh's own. What carries a session, and how fast its keys are, is said by
+uts ssh --list, typed elsewhere."
 )]
 pub struct SshArgs {
     /// UDP ports of which the server takes the first that is free

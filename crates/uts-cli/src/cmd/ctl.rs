@@ -61,18 +61,12 @@ fn server_table(answer: &Value) -> String {
             format!("  {id} {} {}, {key}, {seconds} s\n", text(&client["address"]), text(&client["service"]));
         out.push_str(&line);
         out.push_str(&costs(client));
-        for carried in all(&client["carried"]) {
-            let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
-            let line = format!(
-                "    {} {}, {} s, {} in, {} out\n",
-                carried["id"],
-                text(&carried["to"]),
-                carried["seconds"],
-                bytes("bytes_received"),
-                bytes("bytes_sent"),
-            );
-            out.push_str(&line);
-        }
+        out.push_str(&streams(client));
+    }
+    for lost in all(&answer["kept"]) {
+        let key = lost["key"].as_str().unwrap_or("no key");
+        out.push_str(&format!("  {}, {key}, not connected\n", text(&lost["address"])));
+        out.push_str(&streams(&lost));
     }
     for resource in all(&answer["resources"]) {
         let is_memory = resource["resource"] == "memory";
@@ -91,6 +85,22 @@ fn server_table(answer: &Value) -> String {
         out.push_str(&format!("{} {held} of {total}{waiting}{most}\n", text(&resource["resource"])));
     }
     out
+}
+
+/// Streams of a client, a line each.
+fn streams(client: &Value) -> String {
+    let line = |carried: &Value| {
+        let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
+        format!(
+            "    {} {}, {} s, {} in, {} out\n",
+            carried["id"],
+            carried["to"].as_str().unwrap_or_default(),
+            carried["seconds"],
+            bytes("bytes_received"),
+            bytes("bytes_sent"),
+        )
+    };
+    client["carried"].as_array().into_iter().flatten().map(line).collect()
 }
 
 /// Bytes that a client has carried, figures of its path, and its last exchange, a line each.

@@ -5,7 +5,9 @@ use super::{Failure, beside, interrupted, properties, reach};
 use crate::args::PipeArgs;
 use crate::link::{ConnectOptions, ExchangeStep, Link, LinkEvent, Transport};
 use crate::pipe;
-use crate::stream;
+use crate::resumed::{Carrier, Client, How, Offers, Session, Step};
+use crate::stream::{self, Kind, REQUEST_MAX, Refused};
+use crate::target::Host;
 use crate::ui::Ui;
 use crate::ui::bounded::{Bounded, LINES_MAX};
 use crate::ui::log::{Filter, Log};
@@ -13,10 +15,13 @@ use crate::ui::record::{Peer, Record};
 use bytes::Bytes;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout};
 use tracing::Level;
 use uts_end::output::{self, Output};
 use uts_files::Flows;
@@ -26,6 +31,15 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Chunks that wait for the connection.
 const CHUNKS_MAX: usize = 4;
+
+/// The name of what carries the stream.
+const UTS: &str = "UTS";
+
+/// Time that a server may take to connect the service: it looks its name up first.
+const FIRST_ANSWER_MAX: Duration = REQUEST_MAX.saturating_mul(3);
+
+/// Time that the server has to hear that the stream is over.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// Runs `uts pipe` until the service has ended the stream.
 ///
@@ -52,14 +66,14 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     let again = ConnectOptions { interactive: false, accept_new: false, qlog: None, ..options.clone() };
     let (server, since) = (server(&host), Instant::now());
     let telling = tokio::spawn(tell(link.events(), server.clone(), log.clone(), |_| {}));
-    let flows = link.flows();
+    let way =
+        Way { transport, host: &host, again: &again, server: &server, log: &log, link: Mutex::default() };
     let carried = tokio::select! {
-        carried = carry(&*flows, &args.service, standard_input()) => carried,
+        carried = way.carry(args, link.clone()) => carried,
         () = &mut interrupt => Err(End::Interrupted),
-        // It goes on for ever; a connection that it ends breaks the stream.
-        () = beside::look(transport, &host, &again, &link) => Ok(()),
     };
     telling.abort();
+    let link = way.link.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or(link);
     let (bytes, lasted) = (Some(link.content_bytes()), Some(since.elapsed()));
     let ended = match carried {
         Ok(()) => Ok(()),
@@ -67,7 +81,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
         Err(End::Input(error)) => {
             Err(Failure::Failed(format!("cannot read standard input: {}", output::words(&error))))
         }
-        Err(End::Refused(why)) => Err(Failure::Failed(format!("{host}: {why}"))),
+        Err(End::Refused(why) | End::Lost(why)) => Err(Failure::Failed(format!("{host}: {why}"))),
         Err(End::Broken(error)) => {
             let why = link.broken().map_or_else(|| error.to_string(), |broken| broken.why);
             Err(Failure::Failed(format!("{host}: {why}")))
@@ -81,6 +95,145 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     log.record(&Record { peer, place: &args.service, bytes, lasted, line: why, ..stream });
     link.close(0, "done").await;
     ended
+}
+
+/// Means by which the server is reached, for the first time and again.
+struct Way<'a, T: Transport> {
+    transport: &'a T,
+    host: &'a Host,
+    again: &'a ConnectOptions,
+    server: &'a Peer,
+    log: &'a Arc<dyn Ui>,
+    /// The connection that took the place of the first.
+    link: Mutex<Option<T::Link>>,
+}
+
+impl<T: Transport> Way<'_, T> {
+    /// Carries the stream, which outlives its connections if the server keeps it.
+    async fn carry(&self, args: &PipeArgs, link: T::Link) -> Result<(), End> {
+        let session = Arc::new(Session::new(pipe::WINDOW_BYTES));
+        let client = Client::new(session.clone(), &args.service, args.silence);
+        let (client, offers) = client.map_err(|why| End::Broken(io::Error::other(why)))?;
+        let (send, recv) = link.flows().open().await.map_err(End::Broken)?;
+        match client.ask(Carrier::flow(send, recv), UTS, FIRST_ANSWER_MAX).await.map_err(End::Broken)? {
+            Ok(offer) => client.give(Ok(offer)).await,
+            Err(Refused { kind: Kind::NotKept, .. }) => {
+                let flows = link.flows();
+                return tokio::select! {
+                    carried = carry_by_flow(&*flows, &args.service, standard_input()) => carried,
+                    // It goes on for ever; a connection that it ends breaks the stream.
+                    () = beside::look(self.transport, self.host, self.again, &link) => Ok(()),
+                };
+            }
+            Err(refused) => return Err(End::Refused(refused.to_string())),
+        };
+        let links = watch::Sender::new(link.clone());
+        let looking = async {
+            let mut links = links.subscribe();
+            loop {
+                let link = links.borrow_and_update().clone();
+                tokio::select! {
+                    () = beside::look(self.transport, self.host, self.again, &link) => {}
+                    _ = links.changed() => {}
+                }
+            }
+        };
+        let connect = || self.transport.connect(self.host, self.again);
+        let going = client.go_on(UTS, Some(link), connect, {
+            let (mut is_lost, links) = (false, &links);
+            move |step| match step {
+                Step::Connected(link) => {
+                    if std::mem::take(&mut is_lost) {
+                        self.notice("connected again");
+                        tokio::spawn(tell(link.events(), self.server.clone(), self.log.clone(), |_| {}));
+                        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+                        links.send_replace(link.clone());
+                    }
+                }
+                Step::Lost(why) if !is_lost => {
+                    is_lost = true;
+                    self.notice(&format!("connection lost: {why}; connecting again"));
+                }
+                Step::Lost(_) | Step::Works(_) => {}
+            }
+        });
+        tokio::select! {
+            carried = by_carriers(&session, &client, offers, args.silence) => carried,
+            broken = going => Err(End::Lost(broken.why)),
+            () = looking => Ok(()),
+        }
+    }
+
+    fn notice(&self, line: &str) {
+        self.log.notice(Some(self.server), "pipe", line);
+    }
+}
+
+/// Carries standard input and output by whatever carries the stream, until the service's end.
+async fn by_carriers(
+    session: &Session,
+    client: &Client,
+    mut offers: Offers,
+    silence: Duration,
+) -> Result<(), End> {
+    // What waits here to be written is bounded, and is written in any case.
+    let (to, mut out) = tokio::io::duplex(CHUNK_BYTES);
+    let failed = Arc::new(Mutex::default());
+    let input = Input { chunks: standard_input().await, chunk: Bytes::new(), failed: failed.clone() };
+    let told = |news| client.on_news(news);
+    let mut running = Box::pin(session.run(input, to, &mut offers, silence, told));
+    let copied = copy_out(&mut out);
+    tokio::pin!(copied);
+    let ended = tokio::select! {
+        copied = &mut copied => {
+            copied?;
+            // Nothing more that is read here is of use: the service has ended.
+            session.leave();
+            timeout(END_MAX, &mut running).await.unwrap_or(Ok(How::Orderly))
+        }
+        ended = &mut running => {
+            drop(running);
+            copied.await?;
+            ended
+        }
+    };
+    if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(End::Input(error));
+    }
+    ended.map_err(|lost| End::Lost(lost.0))?;
+    match session.peer_end() {
+        Some(How::Reset) => Err(End::Lost("the service has reset the stream".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Standard input as a stream. What cannot be read is noted.
+struct Input {
+    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    chunk: Bytes,
+    failed: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.chunk.is_empty() {
+            match ready!(self.chunks.poll_recv(cx)) {
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(error)) => {
+                    *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+                }
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let bytes = self.chunk.len().min(buf.remaining());
+        buf.put_slice(&self.chunk.split_to(bytes));
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// Tells what happens to the connection. Standard output is the service's.
@@ -119,10 +272,12 @@ pub(super) enum End {
     /// Standard input cannot be read.
     Input(io::Error),
     Broken(io::Error),
+    /// The stream is lost, and why.
+    Lost(String),
 }
 
-/// Asks for a service, and carries both directions until the service's ends.
-async fn carry<F: Flows>(
+/// Asks for a service, and carries both directions by one flow until the service's ends.
+async fn carry_by_flow<F: Flows>(
     flows: &F,
     service: &str,
     input: impl Future<Output = mpsc::Receiver<io::Result<Bytes>>>,

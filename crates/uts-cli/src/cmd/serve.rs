@@ -19,7 +19,8 @@ use crate::link::{
     self, Limits, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport, TurnedAway,
 };
 use crate::perf;
-use crate::pipe::{self, Permitted};
+use crate::pipe::{Owner, Permitted, Pipes};
+use crate::resumed;
 use crate::tunnel::exit::{Exit, Judge};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::bounded::Bounded;
@@ -57,6 +58,9 @@ pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Lines in a minute about what libraries tell of themselves.
 const LIBRARY_LINES_MAX: usize = 120;
+
+/// Said of streams that end with the connection that carries them.
+const ENDED_WITH_IT: &str = "the connection has ended";
 
 /// Said of a client, and to it, that `uts ctl` has ended.
 const ENDED: &str = "ended by the operator of the server";
@@ -306,7 +310,7 @@ fn limits_of(args: &ServeArgs) -> Limits {
 /// Something that a client may ask for.
 enum Offered {
     Files(Service),
-    Pipes(Receiver<Arc<Permitted>>),
+    Pipes(Arc<Pipes>),
     Tunnels(Receiver<Arc<Permits>>, Arc<Places>),
     Perf(Arc<perf::Server>),
 }
@@ -357,12 +361,15 @@ async fn serve_client<L: Link>(
             Offered::Files(files) => {
                 files.serve(&*flows, client, meter.clone()).await.map_err(|e| e.to_string())
             }
-            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows, budget, live).await.map_err(words),
+            Offered::Pipes(pipes) => {
+                let owner = Owner { key: fingerprint.clone(), budget, live: live.clone() };
+                pipes.serve(&*flows, owner).await.map_err(words)
+            }
             Offered::Tunnels(permits, places) => {
                 let judge = Judge::Server(permits.clone(), places.clone(), connection()?.peer_fingerprint());
                 let (ui, peer) = (ui.clone(), peer.clone());
                 let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "tunnel", line));
-                let exit = Exit::new(connection()?, judge, live, teller, budget);
+                let exit = Exit::new(connection()?, judge, live.clone(), teller, budget);
                 exit.serve().await.map_err(words)
             }
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &peer).await,
@@ -377,6 +384,10 @@ async fn serve_client<L: Link>(
         _ = stopping.wait_for(|&stop| stop) => Err((STOPPING, "the server is stopping")),
     };
     telling.abort();
+    // T-16: what outlives a connection outlives its loss, and no end that was wanted.
+    if served.is_err() || !resumed::is_lost(&link) {
+        live.end_all(ENDED_WITH_IT);
+    }
     if served.is_ok() && !matches!(offered, Offered::Perf(_)) {
         meter.sample();
     }

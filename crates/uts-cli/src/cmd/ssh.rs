@@ -28,7 +28,7 @@ use tokio::process::Command;
 use uts_end::output::words;
 
 /// The version of what is said between `uts ssh` and the server that it starts.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The service of that server.
 const SERVICE: &str = "ssh";

@@ -11,7 +11,7 @@ mod permitted;
 mod server;
 
 pub use permitted::{Permitted, Service};
-pub use server::{connect, serve};
+pub use server::{Owner, Pipes, connect};
 
 use crate::resumed::Hello;
 use crate::stream::{put_text, read_text};
@@ -20,6 +20,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "pipe";
+
+/// Memory that one end has for each direction of a stream that outlives its flows, in bytes.
+/// Chosen: 100 Mbit/s over half a second. A client of a server pays for what is held.
+pub const WINDOW_BYTES: usize = 8 << 20;
 
 /// Versions of a request: of a stream that is the flow, and of one that the flow carries.
 const VERSION: u8 = 1;
@@ -82,7 +86,7 @@ mod tests {
         ask(&mut a, "ssh").await.unwrap();
         assert_eq!(read_request(&mut b).await.unwrap(), Asked { service: "ssh".into(), hello: None });
         let ticket = crate::resumed::Ticket::generate().unwrap();
-        let hello = Hello { ticket, is_new: true, number: 1, received: 0, window: 9 };
+        let hello = Hello { ticket, is_new: true, number: 1, received: 0, window: 9, silence_s: 1 };
         let request = resumable_request("git", &hello);
         let asked = read_request(&mut &request[..]).await.unwrap();
         assert_eq!(asked, Asked { service: "git".into(), hello: Some(hello) });

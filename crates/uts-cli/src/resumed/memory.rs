@@ -4,18 +4,22 @@
 //! Whatever a peer says, `kept` has no more than this end's own bound, and `waiting` no more than
 //! its own window.
 
+use super::room::Room;
 use super::wire::{self, DATA_BYTES_MAX, How, Welcome, wrong};
 use std::collections::VecDeque;
 use std::io;
+use uts_ledger::{Payer, Refused};
+
+/// Bytes that are paid for each byte that was said: what is under way is in its carrier, too.
+const COPIES: usize = 2;
 
 /// See the head of this file.
-#[derive(Debug)]
 pub struct Memory {
     /// Bytes that were said and not taken.
     kept: VecDeque<u8>,
     /// The position of the first of them.
     kept_at: u64,
-    kept_max: usize,
+    kept_room: Room,
     /// The end of what is said, once it is.
     end: Option<How>,
     end_is_taken_by_peer: bool,
@@ -23,6 +27,7 @@ pub struct Memory {
     peer_window: u64,
     /// Bytes that have come and were not taken.
     waiting: VecDeque<u8>,
+    waiting_room: Room,
     window: usize,
     /// Bytes that the application has taken.
     taken: u64,
@@ -34,15 +39,29 @@ pub struct Memory {
 impl Memory {
     /// An empty one, with so much room for each direction.
     pub fn new(bytes_max: usize) -> Memory {
+        Memory::with([Room::whole(bytes_max), Room::whole(bytes_max)], bytes_max)
+    }
+
+    /// The same, of which is paid for what it holds.
+    ///
+    /// # Errors
+    /// There is no room at all.
+    pub fn paid(bytes_max: usize, payer: &Payer) -> Result<Memory, Refused> {
+        let rooms = [Room::paid(payer, bytes_max, COPIES)?, Room::paid(payer, bytes_max, 1)?];
+        Ok(Memory::with(rooms, bytes_max))
+    }
+
+    fn with([kept_room, waiting_room]: [Room; 2], window: usize) -> Memory {
         Memory {
             kept: VecDeque::new(),
             kept_at: 0,
-            kept_max: bytes_max,
+            kept_room,
             end: None,
             end_is_taken_by_peer: false,
             peer_window: 0,
             waiting: VecDeque::new(),
-            window: bytes_max,
+            waiting_room,
+            window,
             taken: 0,
             peer_end: None,
             peer_end_is_taken: false,
@@ -50,8 +69,26 @@ impl Memory {
     }
 
     /// Bytes that may still be said; none once the end is.
-    pub fn room(&self) -> usize {
-        if self.end.is_some() { 0 } else { self.kept_max.saturating_sub(self.kept.len()) }
+    pub fn room(&mut self) -> usize {
+        if self.end.is_some() {
+            return 0;
+        }
+        if self.kept.len() >= self.kept_room.bytes() {
+            self.kept_room.grow();
+        }
+        self.kept_room.bytes().saturating_sub(self.kept.len())
+    }
+
+    /// True if so many bytes can be taken in now. What waits makes room once the application has
+    /// taken it.
+    pub fn takes(&mut self, bytes: usize) -> bool {
+        while !self.waiting.is_empty() && self.waiting.len() + bytes > self.waiting_room.bytes() {
+            if !self.waiting_room.grow() {
+                // What is too much is no matter of room.
+                return self.waiting.len() + bytes > self.window;
+            }
+        }
+        true
     }
 
     /// The bytes that this end has room for beyond what its application has taken.
@@ -94,7 +131,8 @@ impl Memory {
         if [self.end, self.peer_end].contains(&Some(How::Reset)) { How::Reset } else { How::Orderly }
     }
 
-    fn said(&self) -> u64 {
+    /// The position up to which something was said, without the end.
+    pub fn said(&self) -> u64 {
         self.kept_at + self.kept.len() as u64
     }
 
@@ -127,6 +165,7 @@ impl Memory {
         self.taken += bytes as u64;
         if self.waiting.is_empty() {
             self.waiting.shrink_to(DATA_BYTES_MAX);
+            self.waiting_room.shrink();
         }
     }
 
@@ -172,6 +211,7 @@ impl Memory {
         self.kept_at += bytes;
         if self.kept.is_empty() {
             self.kept.shrink_to(DATA_BYTES_MAX);
+            self.kept_room.shrink();
         }
         self.end_is_taken_by_peer |= self.end.is_some() && position == self.said_with_end();
         Ok(())

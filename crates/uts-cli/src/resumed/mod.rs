@@ -8,13 +8,20 @@
 //! is there follows [`wire::Welcome`]. Then both ends send frames ([`wire::Frame`]). A position
 //! counts the bytes of one direction from its begin; its end counts as one more. The specification
 //! is `spec/streams.md`.
+//!
+//! An end of a stream is a [`Session`]. A client finds carriers for it ([`Client`]), a server hands
+//! them to the stream that they are for ([`Sessions`]).
 
+mod client;
+mod delays;
 pub mod memory;
+mod room;
 mod session;
 mod sessions;
 pub mod wire;
 
-pub use session::{Lost, News, Offer, Offers, Session, introduce, offers};
+pub use client::{Client, Current, PAUSE_MAX, PAUSE_MIN, Step, is_lost};
+pub use session::{Lost, News, Offer, Offers, Session, Taker};
 pub use sessions::{Begun, Sessions};
 pub use wire::{Hello, How, Ticket};
 

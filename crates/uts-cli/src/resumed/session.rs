@@ -1,10 +1,10 @@
 //! One end of a stream while it lives: between its application and whatever carries it.
 
+use super::delays::Delays;
 use super::memory::Memory;
-use super::wire::{Frame, Hello, How, Ticket, Welcome, put_ask, put_here, put_taken, read_frame, wrong};
+use super::wire::{Frame, How, Welcome, put_ask, put_here, put_taken, read_frame};
 use super::{Carrier, Sending};
-use crate::pipe;
-use crate::stream::{Refused, answer, read_answer};
+use crate::stream::{Refused, answer};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use uts_ledger::Payer;
 
 /// Bytes that are read of an application at once, while much comes, and else.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -39,26 +40,29 @@ const LINGER: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost(pub String);
 
-/// A carrier to take.
-pub struct Offer {
+/// A carrier to take. `W` is what its owner calls it by: a name, or a place in a list.
+pub struct Offer<W = &'static str> {
     /// The carrier itself.
     pub carrier: Carrier,
     /// Its number, counted by the client.
     pub number: u64,
-    /// A name for people.
-    pub name: &'static str,
+    /// The way that it goes, for its owner.
+    pub way: W,
     /// Words of both ends about it.
     pub stand: Stand,
 }
 
 /// Carriers that are offered to a session, or why it is to end.
-pub type Offers = mpsc::Receiver<Result<Offer, Lost>>;
+pub type Offers<W = &'static str> = mpsc::Receiver<Result<Offer<W>, Lost>>;
+
+/// A way to offer carriers to a session.
+pub type Taker<W = &'static str> = mpsc::Sender<Result<Offer<W>, Lost>>;
 
 /// Carriers that wait to be taken.
 const OFFERS_MAX: usize = 4;
 
-/// A way to offer carriers to a session.
-pub fn offers() -> (mpsc::Sender<Result<Offer, Lost>>, Offers) {
+/// Both ends of what leads carriers to a session.
+pub fn offers<W>() -> (Taker<W>, Offers<W>) {
     mpsc::channel(OFFERS_MAX)
 }
 
@@ -74,9 +78,9 @@ pub enum Stand {
 
 /// News about what carries a stream.
 #[derive(Clone, Copy, Debug)]
-pub enum News {
-    /// A carrier of this name is in use.
-    Carried(&'static str),
+pub enum News<W = &'static str> {
+    /// A carrier that goes this way is in use.
+    Carried(W),
     /// Something was sent, and nothing comes by the carrier. Another may be better.
     Stalled,
     /// Something has come again.
@@ -98,6 +102,8 @@ pub struct Session {
     said: Notify,
     /// The application is not listened to any more.
     stop: Notify,
+    /// The application has gone.
+    leaves: Notify,
     /// The carrier stalls, or does so no more.
     stall: Notify,
     is_stalled: AtomicBool,
@@ -111,18 +117,34 @@ pub struct Session {
     left: Notify,
     /// Both directions have ended.
     over: Notify,
+    /// The application has taken something.
+    taken: Notify,
+    delays: Mutex<Delays>,
 }
 
 impl Session {
     /// A stream of which nothing was said, with so much memory for each direction, in bytes.
     pub fn new(bytes_max: usize) -> Session {
+        Session::with(Memory::new(bytes_max))
+    }
+
+    /// The same, of which is paid for what it holds.
+    ///
+    /// # Errors
+    /// There is no room at all.
+    pub fn paid(bytes_max: usize, payer: &Payer) -> Result<Session, uts_ledger::Refused> {
+        Memory::paid(bytes_max, payer).map(Session::with)
+    }
+
+    fn with(memory: Memory) -> Session {
         Session {
-            memory: Mutex::new(Memory::new(bytes_max)),
+            memory: Mutex::new(memory),
             room: Notify::new(),
             work: Notify::new(),
             arrived: Notify::new(),
             said: Notify::new(),
             stop: Notify::new(),
+            leaves: Notify::new(),
             stall: Notify::new(),
             is_stalled: AtomicBool::new(false),
             asks: AtomicBool::new(false),
@@ -130,10 +152,12 @@ impl Session {
             heard_at: Mutex::new(Instant::now()),
             left: Notify::new(),
             over: Notify::new(),
+            taken: Notify::new(),
+            delays: Mutex::default(),
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,6 +173,32 @@ impl Session {
         }
     }
 
+    fn delays(&self) -> MutexGuard<'_, Delays> {
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time in which the peer's application has taken 99 of 100 keystrokes; `None` before the
+    /// first.
+    pub fn keys_p99(&self) -> Option<Duration> {
+        self.delays().p99()
+    }
+
+    /// Bytes that the application has taken, and that it has said.
+    pub fn bytes(&self) -> [u64; 2] {
+        let memory = self.memory();
+        [memory.taken(), memory.said()]
+    }
+
+    /// The end of what the peer says, once that has come.
+    pub fn peer_end(&self) -> Option<How> {
+        self.memory().peer_end()
+    }
+
+    /// Ends what the application says, if that was not done: it has gone.
+    pub fn leave(&self) {
+        self.leaves.notify_one();
+    }
+
     /// Waits until the application says no more.
     pub async fn left(&self) {
         self.left.notified().await;
@@ -159,13 +209,13 @@ impl Session {
     ///
     /// # Errors
     /// The stream is lost: an error was offered, or there was no carrier for `silence`.
-    pub async fn run(
+    pub async fn run<W>(
         &self,
         from: impl AsyncRead + Unpin,
         to: impl AsyncWrite + Unpin,
-        offers: &mut Offers,
+        offers: &mut Offers<W>,
         silence: Duration,
-        told: impl FnMut(News),
+        told: impl FnMut(News<W>),
     ) -> Result<How, Lost> {
         let applied = async { tokio::join!(self.listen(from), self.hand_over(to)) };
         let carried = self.be_carried(offers, silence, told);
@@ -187,6 +237,7 @@ impl Session {
             let read = tokio::select! {
                 read = from.read(&mut chunk), if room > 0 => read,
                 () = self.room.notified(), if room == 0 => continue,
+                () = self.leaves.notified() => break How::Reset,
                 () = self.stop.notified() => {
                     if self.memory().peer_end() == Some(How::Reset) {
                         break How::Reset;
@@ -201,7 +252,12 @@ impl Session {
                 Ok(0) if !is_given_up => break How::Orderly,
                 Ok(0) | Err(_) => break How::Reset,
                 Ok(bytes) => {
-                    self.memory().say(&chunk[..bytes]);
+                    let end = {
+                        let mut memory = self.memory();
+                        memory.say(&chunk[..bytes]);
+                        memory.said()
+                    };
+                    self.delays().on_said(bytes, end, Instant::now());
                     // Who waits with little to say holds little.
                     size = if bytes == chunk.len() { CHUNK_BYTES } else { CHUNK_BYTES_MIN };
                 }
@@ -233,6 +289,7 @@ impl Session {
                         self.stop.notify_one();
                     }
                     self.memory().on_taken(chunk.len());
+                    self.taken.notify_one();
                     self.work.notify_one();
                 }
                 None => self.arrived.notified().await,
@@ -267,11 +324,11 @@ impl Session {
         }
     }
 
-    async fn be_carried(
+    async fn be_carried<W>(
         &self,
-        offers: &mut Offers,
+        offers: &mut Offers<W>,
         silence: Duration,
-        mut told: impl FnMut(News),
+        mut told: impl FnMut(News<W>),
     ) -> Result<(), Lost> {
         let mut current: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>> = None;
         let mut number = 0;
@@ -296,10 +353,11 @@ impl Session {
                         continue;
                     }
                     number = offer.number;
-                    told(News::Carried(offer.name));
+                    let Offer { carrier, number: _, way, stand } = offer;
+                    told(News::Carried(way));
                     // The one before has to be still before it is said how far it came.
                     drop(current.take());
-                    current = Some(Box::pin(self.carry(offer)));
+                    current = Some(Box::pin(self.carry(carrier, stand)));
                 }
                 _ = async {
                     match current.as_mut() {
@@ -333,9 +391,9 @@ impl Session {
     }
 
     /// Carries over one carrier, until that ends or the stream is over.
-    async fn carry(&self, offer: Offer) -> io::Result<()> {
-        let Carrier { mut send, recv } = offer.carrier;
-        let (begins, position, window) = match offer.stand {
+    async fn carry(&self, carrier: Carrier, stand: Stand) -> io::Result<()> {
+        let Carrier { mut send, recv } = carrier;
+        let (begins, position, window) = match stand {
             Stand::Answered(welcome) => (welcome.begins, welcome.received, welcome.window),
             Stand::Asked { received, window } => {
                 let welcome = self.memory().welcome(received);
@@ -483,6 +541,9 @@ impl Session {
                     self.work.notify_one();
                 }
                 Frame::Data(bytes) => {
+                    while !self.memory().takes(bytes) {
+                        self.taken.notified().await;
+                    }
                     self.memory().on_data(position, &data)?;
                     come.store(position + bytes as u64, Relaxed);
                     self.arrived.notify_one();
@@ -494,6 +555,7 @@ impl Session {
                 }
                 Frame::Taken(position) => {
                     self.memory().on_taken_by_peer(position)?;
+                    self.delays().on_taken(position, Instant::now());
                     self.room.notify_one();
                     self.tell_changed();
                 }
@@ -516,39 +578,6 @@ impl Progress {
     fn new(begins: u64) -> Progress {
         Progress { come: AtomicU64::new(begins), heard: Notify::new(), is_asked: AtomicBool::new(false) }
     }
-}
-
-/// Asks a server to take a carrier for a stream. `number` is higher with each.
-///
-/// # Errors
-/// The carrier has failed, or the server keeps no rules. The inner error is the server's no.
-pub async fn introduce(
-    session: &Session,
-    (service, ticket): (&str, &Ticket),
-    (number, is_new): (u64, bool),
-    mut carrier: Carrier,
-    name: &'static str,
-) -> io::Result<Result<Offer, Refused>> {
-    let (received, window) = {
-        let memory = session.memory();
-        (memory.received(), memory.window())
-    };
-    let hello = Hello { ticket: ticket.clone(), is_new, number, received, window };
-    carrier.send.write_all(&pipe::resumable_request(service, &hello)).await?;
-    carrier.send.flush().await?;
-    // T-6: meanwhile another carries.
-    if let Err(refused) = read_answer(&mut carrier.recv).await? {
-        return Ok(Err(refused));
-    }
-    let welcome = Welcome::read(&mut carrier.recv).await?;
-    {
-        let memory = session.memory();
-        memory.check(welcome.received)?;
-        if welcome.begins < received || welcome.begins > memory.received() {
-            return Err(wrong(format!("the server goes on at {}, and not at {received}", welcome.begins)));
-        }
-    }
-    Ok(Ok(Offer { carrier, number, name, stand: Stand::Answered(welcome) }))
 }
 
 #[cfg(test)]

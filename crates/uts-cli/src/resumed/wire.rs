@@ -3,6 +3,7 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The most data in a frame, in bytes.
@@ -48,8 +49,9 @@ impl Ticket {
 
 /// T-1: words of a client at the begin of a carrier, behind the service's name: the ticket (32
 /// bytes), a byte that is 1 if no server has answered for this stream yet and else 0, the number of
-/// the carrier (8 bytes), the position up to which the client has received (8 bytes), and the bytes
-/// that it has room for (4 bytes).
+/// the carrier (8 bytes), the position up to which the client has received (8 bytes), the bytes
+/// that it has room for (4 bytes), and the seconds for which the stream is to be kept without a
+/// carrier (4 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Names the stream, and proves that it is this client's.
@@ -63,6 +65,8 @@ pub struct Hello {
     pub received: u64,
     /// The bytes that the client has room for beyond what its application has taken.
     pub window: u32,
+    /// The seconds for which the client keeps the stream without a carrier.
+    pub silence_s: u32,
 }
 
 /// T-3: words of a server behind the answer that the service is there: the position up to which
@@ -87,6 +91,7 @@ impl Hello {
         out.extend_from_slice(&self.number.to_be_bytes());
         out.extend_from_slice(&self.received.to_be_bytes());
         out.extend_from_slice(&self.window.to_be_bytes());
+        out.extend_from_slice(&self.silence_s.to_be_bytes());
     }
 
     /// Reads a hello.
@@ -107,8 +112,19 @@ impl Hello {
             number: recv.read_u64().await?,
             received: recv.read_u64().await?,
             window: recv.read_u32().await?,
+            silence_s: recv.read_u32().await?,
         })
     }
+
+    /// The time for which the client keeps the stream without a carrier.
+    pub fn silence(&self) -> Duration {
+        Duration::from_secs(self.silence_s.into())
+    }
+}
+
+/// A time as a hello says it: in seconds, rounded up.
+pub fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 impl Welcome {
@@ -228,15 +244,25 @@ mod tests {
         assert_eq!(format!("{ticket:?}"), "Ticket(…)");
         assert_ne!(ticket.hash(), Ticket::generate().expect("random bytes").hash());
         for is_new in [false, true] {
-            let hello = Hello { ticket: ticket.clone(), is_new, number: 3, received: 1 << 40, window: 7 };
+            let hello = Hello {
+                ticket: ticket.clone(),
+                is_new,
+                number: 3,
+                received: 1 << 40,
+                window: 7,
+                silence_s: 604_800,
+            };
+            assert_eq!(hello.silence(), Duration::from_secs(7 * 24 * 3600));
             let mut bytes = Vec::new();
             hello.emit(&mut bytes);
-            assert_eq!(bytes.len(), 53);
+            assert_eq!(bytes.len(), 57);
             assert_eq!(Hello::read(&mut &bytes[..]).await.expect("a hello"), hello);
             bytes[32] = 2;
             assert!(Hello::read(&mut &bytes[..]).await.is_err());
             assert!(Hello::read(&mut &bytes[..40]).await.is_err());
         }
+        assert_eq!([0, 1, 1000, 1001].map(|ms| seconds(Duration::from_millis(ms))), [0, 1, 1, 2]);
+        assert_eq!(seconds(Duration::MAX), u32::MAX);
         let welcome = Welcome { received: 5, begins: 1 << 50, window: u32::MAX };
         let mut bytes = Vec::new();
         welcome.emit(&mut bytes);

@@ -8,7 +8,8 @@ use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller, Wants, associate, datagrams};
 use crate::dial::Budget;
-use crate::stream::{self, Kind, Refused};
+use crate::link::STOPPING;
+use crate::stream::{self, Kind, Refused, Resetting};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
@@ -163,14 +164,15 @@ impl HalfMade {
 
 /// Program that has connected: it may wait to be told that its connection is made.
 enum Arrived {
-    Plain(TcpStream),
+    Plain(Resetting),
     Socks(Waiting),
 }
 
 impl Arrived {
     async fn refuse(self, refused: &Refused) {
         match self {
-            Arrived::Plain(socket) => stream::reset(socket),
+            // It is, when it is dropped.
+            Arrived::Plain(_) => {}
             Arrived::Socks(waiting) => waiting.refused(refused).await,
         }
     }
@@ -182,6 +184,26 @@ struct Made {
     asking: Asking,
     send: SendFlow,
     recv: RecvFlow,
+    /// The first that has come of the service.
+    first: Vec<u8>,
+}
+
+impl Made {
+    /// Carries what the program says, until something has come of the service, or more was said
+    /// than is kept.
+    async fn begin(&mut self, socket: &mut TcpStream, early: &mut Early) -> Result<(), Unmade> {
+        let mut first = vec![0; FIRST_BYTES];
+        let sent = &self.entered.carried().sent;
+        let read = tokio::select! {
+            // How it ends is told by the end of the socket.
+            read = self.recv.read(&mut first) => read.map_err(|_| Unmade::Gone)?,
+            gone = early.pass(socket, &mut self.send, sent, true) => return gone.map_or(Ok(()), Err),
+            () = self.entered.ended() => return Err(Unmade::Gone),
+        };
+        first.truncate(read);
+        self.first = first;
+        Ok(())
+    }
 }
 
 /// Why a connection was not made.
@@ -197,21 +219,32 @@ impl From<Refused> for Unmade {
     }
 }
 
-/// Bytes that a program says before its connection is made, kept until then.
+/// Bytes that a program says before anything has come from its service, kept until then.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,
     /// Of them, how many are in the flow.
     written_bytes: usize,
+    /// Packets that had been received of the other end when the program said the first of them.
+    heard: u64,
 }
 
 /// Bytes that are kept of a program at most. The rest waits for its connection.
 const EARLY_BYTES_MAX: usize = 64 << 10;
 
+/// The largest piece in which the first that comes of a service is read, in bytes.
+const FIRST_BYTES: usize = 2 << 10;
+
 impl Early {
-    /// Reads from the socket, and writes to the flow, until who has connected is gone. An end of
-    /// what the program says is read again later.
-    async fn pass(&mut self, socket: &mut TcpStream, send: &mut SendFlow, sent: &AtomicU64) -> Unmade {
+    /// Reads from the socket, and writes to the flow. Returns when who has connected is gone, and
+    /// once its connection is made also when no more is kept of what it says (`None`).
+    async fn pass(
+        &mut self,
+        socket: &mut TcpStream,
+        send: &mut SendFlow,
+        sent: &AtomicU64,
+        is_made: bool,
+    ) -> Option<Unmade> {
         loop {
             while self.written_bytes < self.bytes.len() {
                 match send.write(self.rest()).await {
@@ -223,9 +256,14 @@ impl Early {
             sent.store(self.bytes.len() as u64, Relaxed);
             let room = EARLY_BYTES_MAX.saturating_sub(self.bytes.len()) as u64;
             match (&mut *socket).take(room).read_buf(&mut self.bytes).await {
+                // An end of what it says is read again later.
+                Ok(0) if is_made => return None,
                 Ok(0) => return pending().await,
+                Ok(bytes) if bytes == self.bytes.len() => {
+                    self.heard = send.connection().stats().packets_received;
+                }
                 Ok(_) => {}
-                Err(_) => return Unmade::Gone,
+                Err(_) => return Some(Unmade::Gone),
             }
         }
     }
@@ -234,13 +272,18 @@ impl Early {
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.written_bytes..).unwrap_or_default()
     }
-}
 
-/// True if nothing was heard of what was said in a connection since it had received so many
-/// packets: the peer has lost the connection, and has acknowledged nothing meanwhile.
-fn was_unheard(connection: &Connection, packets_received: u64) -> bool {
-    connection.close_reason() == Some(CloseReason::Reset)
-        && connection.stats().packets_received == packets_received
+    /// True if all of it can be said to another server: the connection has ended, and nothing of it
+    /// was acknowledged. A connection that was lost may have acknowledged something if anything
+    /// came by it, and one that the server has closed in any case.
+    fn may_be_repeated(&self, connection: &Connection) -> bool {
+        let Some(reason) = connection.close_reason() else { return false };
+        let is_unheard = || connection.stats().packets_received == self.heard;
+        match reason {
+            CloseReason::Peer { code: STOPPING, .. } => self.bytes.is_empty(),
+            reason => reason.is_worth_retrying() && (self.bytes.is_empty() || is_unheard()),
+        }
+    }
 }
 
 impl Entry {
@@ -253,7 +296,7 @@ impl Entry {
         is_made: &AtomicBool,
     ) -> Result<(), String> {
         let (arrived, asked, to) = match &self.asked {
-            Some(asked) => (Arrived::Plain(socket), asked.clone(), self.to.clone()),
+            Some(asked) => (Arrived::Plain(Resetting::new(socket)), asked.clone(), self.to.clone()),
             None => {
                 let at = socket.local_addr().map_err(|error| error.to_string())?;
                 let (request, waiting) = socks::hear(socket).await?;
@@ -279,51 +322,63 @@ impl Entry {
         let names = [self.name.clone(), printable::address(from).to_string(), to];
         let mut early = Early::default();
         let made = self.make(&asked, connections, &names, (arrived, &mut early)).await;
-        let (arrived, made) = match made {
-            (arrived, Ok(made)) => (arrived, made),
-            (arrived, Err(Unmade::Refused(refused))) => {
-                arrived.refuse(&refused).await;
+        let (socket, made) = match made {
+            Ok(made) => made,
+            Err((arrived, Unmade::Refused(refused))) => {
+                if let Some(arrived) = arrived {
+                    arrived.refuse(&refused).await;
+                }
                 return Err(refused.to_string());
             }
             // Who has gone needs to be told nothing.
-            (Arrived::Plain(socket), Err(Unmade::Gone)) => {
-                stream::reset(socket);
-                return Ok(());
-            }
-            (Arrived::Socks(_), Err(Unmade::Gone)) => return Ok(()),
+            Err((_, Unmade::Gone)) => return Ok(()),
         };
-        let Made { entered, asking, mut send, mut recv } = made;
-        let socket = match arrived {
-            Arrived::Plain(socket) => socket,
-            Arrived::Socks(waiting) => waiting.connected().await?,
-        };
+        let Made { entered, asking, mut send, recv, first } = made;
+        let mut recv = io::Cursor::new(first).chain(recv);
         // How it ends is told to both its ends by the ends of their sockets.
         let _ = entered.join(socket, &mut send, &mut recv, early.rest(), &asking).await;
         Ok(())
     }
 
-    /// Has the other end make a connection. A server that was restarted knows nothing of the
-    /// connection to it, and says so: what it has not begun to hear is asked of it once more.
+    /// Has the other end make a connection, until something comes by it. A server that was
+    /// restarted knows nothing of it: what nobody has acknowledged is said to the next.
     async fn make(
         &self,
         asked: &Asked,
         connections: Connections,
         names: &[String; 3],
         (mut arrived, early): (Arrived, &mut Early),
-    ) -> (Arrived, Result<Made, Unmade>) {
-        let since = Instant::now();
+    ) -> Result<(Resetting, Made), (Option<Arrived>, Unmade)> {
+        let mut since = Instant::now();
         loop {
             let connection = match current(connections.clone()).await {
                 Ok(connection) => connection,
-                Err(why) => return (arrived, Err(Refused::absent(why).into())),
+                Err(why) => return Err((Some(arrived), Refused::absent(why).into())),
             };
-            let heard = connection.stats().packets_received;
-            let made = self.make_by(&connection, asked, names, (&mut arrived, early)).await;
-            if made.is_err() && was_unheard(&connection, heard) && since.elapsed() < WAIT_MAX {
-                early.written_bytes = 0;
-                continue;
+            early.heard = connection.stats().packets_received;
+            let unmade = match self.make_by(&connection, asked, names, (&mut arrived, early)).await {
+                Err(unmade) => unmade,
+                Ok(mut made) => {
+                    let mut socket = match arrived {
+                        Arrived::Plain(socket) => socket,
+                        Arrived::Socks(waiting) => match waiting.connected().await {
+                            Ok(socket) => Resetting::new(socket),
+                            Err(_) => return Err((None, Unmade::Gone)),
+                        },
+                    };
+                    match made.begin(socket.socket(), early).await {
+                        Ok(()) => return Ok((socket, made)),
+                        Err(unmade) => {
+                            (arrived, since) = (Arrived::Plain(socket), Instant::now());
+                            unmade
+                        }
+                    }
+                }
+            };
+            if !early.may_be_repeated(&connection) || since.elapsed() >= WAIT_MAX {
+                return Err((Some(arrived), unmade));
             }
-            return (arrived, made);
+            early.written_bytes = 0;
         }
     }
 
@@ -342,12 +397,14 @@ impl Entry {
             // other end until that has connected it.
             Arrived::Plain(socket) => tokio::select! {
                 answered = self.answered(&mut recv) => answered?,
-                unmade = early.pass(socket, &mut send, &entered.carried().sent) => return Err(unmade),
+                gone = early.pass(socket.socket(), &mut send, &entered.carried().sent, false) => {
+                    return Err(gone.unwrap_or(Unmade::Gone));
+                }
                 () = entered.ended() => return Err(Unmade::Gone),
             },
             Arrived::Socks(_) => self.answered(&mut recv).await?,
         }
-        Ok(Made { entered, asking, send, recv })
+        Ok(Made { entered, asking, send, recv, first: Vec::new() })
     }
 
     /// A limit is met: who is refused hears it at once, and people once in a while.

@@ -3,7 +3,7 @@
 
 use super::Asking;
 use super::audit::{Audit, Met};
-use crate::stream::{self, Pace};
+use crate::stream::{self, Pace, Resetting};
 use crate::ui::Ui;
 use crate::ui::record::{Peer, Record};
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncRead;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Level;
@@ -62,7 +61,7 @@ pub struct Carried {
 
 /// One of them, listed until it is dropped, which is told.
 pub struct Entered {
-    live: Arc<Live>,
+    live: Mutex<Arc<Live>>,
     id: u64,
     carried: Arc<Carried>,
 }
@@ -98,7 +97,7 @@ impl Live {
         let opened = Record { level: Level::DEBUG, step: "opened", place: &carried.to, ..Record::default() };
         self.tell(opened);
         self.note(&carried.to, Met::Reached);
-        Entered { live: self.clone(), id, carried }
+        Entered { live: Mutex::new(self.clone()), id, carried }
     }
 
     /// A stream to a place was refused.
@@ -127,6 +126,14 @@ impl Live {
     pub fn list(&self) -> Vec<Value> {
         let all: Vec<(u64, Arc<Carried>)> = self.lock().iter().map(|(id, c)| (*id, c.clone())).collect();
         all.iter().map(|(id, carried)| carried.describe(*id)).collect()
+    }
+
+    /// Ends all of them.
+    pub fn end_all(&self, why: &str) {
+        for carried in self.lock().values() {
+            carried.because(why);
+            carried.ends.notify_one();
+        }
     }
 
     /// Number of them.
@@ -186,7 +193,7 @@ impl Entered {
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
     pub async fn join<R: AsyncRead + Unpin>(
         &self,
-        socket: TcpStream,
+        socket: impl Into<Resetting>,
         send: &mut SendFlow,
         recv: &mut R,
         ahead: &[u8],
@@ -228,6 +235,20 @@ impl Entered {
         joined
     }
 
+    fn live(&self) -> Arc<Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another connection of its client carries it from now on, of whose streams it is one.
+    pub fn move_to(&self, live: &Arc<Live>) {
+        let before =
+            std::mem::replace(&mut *self.live.lock().unwrap_or_else(PoisonError::into_inner), live.clone());
+        if !Arc::ptr_eq(&before, live) {
+            before.lock().remove(&self.id);
+            live.lock().insert(self.id, self.carried.clone());
+        }
+    }
+
     /// Waits until somebody wants it to end.
     pub async fn ended(&self) {
         self.carried.ends.notified().await;
@@ -236,15 +257,16 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.live.lock().remove(&self.id);
+        let live = self.live();
+        live.lock().remove(&self.id);
         let carried = &self.carried;
         // What is given up is so with the connection that carries it.
         carried.because("the connection has ended");
         let why = carried.why.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
         let bytes = [carried.received.load(Relaxed), carried.sent.load(Relaxed)];
-        self.live.note(&carried.to, Met::Carried(bytes));
-        self.live.tell(Record {
-            level: self.live.level(),
+        live.note(&carried.to, Met::Carried(bytes));
+        live.tell(Record {
+            level: live.level(),
             step: "closed",
             place: &carried.to,
             bytes: Some(bytes),

@@ -89,7 +89,7 @@ fn words(error: &SocksServerError) -> String {
 /// The reply to a program (RFC 1928 section 6). Silence is TTL expired, the nearest that there is.
 fn reply(kind: Kind) -> ReplyError {
     match kind {
-        Kind::Other | Kind::NoRoom => ReplyError::GeneralFailure,
+        Kind::Other | Kind::NoRoom | Kind::NotKept => ReplyError::GeneralFailure,
         Kind::Forbidden => ReplyError::ConnectionNotAllowed,
         Kind::NetworkUnreachable => ReplyError::NetworkUnreachable,
         Kind::HostUnreachable => ReplyError::HostUnreachable,

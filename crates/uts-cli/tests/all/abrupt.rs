@@ -140,6 +140,6 @@ fn what_a_service_says_before_it_resets_comes_out_of_a_pipe() {
         let ended = child.wait_with_output().expect("ended");
         assert_eq!((ended.stdout.len(), ended.status.code()), (68, Some(1)));
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(said.contains("the peer reset the flow"), "{said}");
+        assert!(said.contains("the service has reset the stream"), "{said}");
     }
 }

@@ -348,3 +348,137 @@ fn clients_that_were_killed_hold_no_places_of_their_key() {
     let ended = place.command("home", &args).stdin(asked).output().expect("it runs");
     assert_eq!(ended.stdout, b"hello", "{}", String::from_utf8_lossy(&ended.stderr));
 }
+
+/// A client whose service sends back what it is sent.
+struct Echoed {
+    client: std::process::Child,
+    said: u64,
+}
+
+impl Echoed {
+    fn start(place: &Place, server: &Server, options: &[&str]) -> Echoed {
+        let args = [&["pipe"], options, &["--pin", &server.fingerprint, &server.address, "echo"]].concat();
+        let mut command = place.command("home", &args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Echoed { client: command.spawn().expect("started"), said: 0 }
+    }
+
+    /// Says some hundred kilobytes, and hears them again.
+    fn ask(&mut self) {
+        self.say();
+        self.hear();
+    }
+
+    /// What it says next.
+    fn next(&mut self) -> Vec<u8> {
+        self.said += 1;
+        (0..300_000_u64).map(|n| (n * self.said * 7 / 3 % 251) as u8).collect()
+    }
+
+    fn say(&mut self) {
+        let (said, mut input) = (self.next(), self.client.stdin.take().expect("piped"));
+        input.write_all(&said[..50_000]).expect("written");
+        self.client.stdin = Some(input);
+    }
+
+    fn hear(&mut self) {
+        self.said -= 1;
+        let said = self.next();
+        let mut back = vec![0; 50_000];
+        self.client.stdout.as_mut().expect("piped").read_exact(&mut back).expect("read");
+        assert!(back == said[..50_000], "piece {}", self.said);
+    }
+
+    fn signal(&self, with: rustix::process::Signal) {
+        crate::common::signal(&self.client, with);
+    }
+
+    /// Says no more, and hears the end. Returns what was said to people.
+    fn end(mut self) -> String {
+        drop(self.client.stdin.take());
+        let ended = self.client.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && ended.stdout.is_empty(), "{said}");
+        said
+    }
+}
+
+/// The connection is lost at one end, and at the other, and the stream goes on by another.
+#[test]
+fn a_stream_outlives_connections_that_are_lost_while_an_end_is_stopped() {
+    use rustix::process::Signal;
+    let place = Place::new();
+    let service = format!("echo={}", echo());
+    let server = serve_pipes(&place, &["--pipe", &service, "--anyone"]);
+    let mut stream = Echoed::start(&place, &server, &["--silence", "4s"]);
+    stream.ask();
+    for stops_client in [true, false] {
+        let signal = |with| if stops_client { stream.signal(with) } else { server.running.signal(with) };
+        signal(Signal::STOP);
+        if !stops_client {
+            // It hears that nobody is there.
+            stream.say();
+        }
+        std::thread::sleep(Duration::from_secs(6));
+        let signal = |with| if stops_client { stream.signal(with) } else { server.running.signal(with) };
+        signal(Signal::CONT);
+        if stops_client {
+            stream.say();
+        }
+        stream.hear();
+        stream.ask();
+    }
+    let said = stream.end();
+    assert!(said.contains("connection lost") && said.contains("connected again"), "{said}");
+}
+
+/// A client that sleeps loses its connection to another of its user, who needs the place. It wakes
+/// up, and goes on.
+#[test]
+fn a_client_that_has_lost_its_place_comes_back_to_its_stream() {
+    use rustix::process::Signal;
+    let place = Place::new();
+    let (keys, _) = crate::common::tunnel::key_of(&place, "home");
+    let service = format!("echo={}", echo());
+    let control = place.path("control").display().to_string();
+    let options =
+        ["--pipe", &service, "--authorized-keys", &keys, "--max-per-key", "1", "--control", &control];
+    let server = serve_pipes(&place, &options);
+    let mut stream = Echoed::start(&place, &server, &["-q"]);
+    stream.ask();
+    stream.signal(Signal::STOP);
+    let mut other = Echoed::start(&place, &server, &["-q"]);
+    other.ask();
+    let told = place.run(&["ctl", &control]).ok().out;
+    assert!(told.iter().any(|line| line.ends_with("not connected")), "{told:?}");
+    assert_eq!(other.end(), "");
+    stream.signal(Signal::CONT);
+    stream.ask();
+    let told = place.run(&["ctl", &control]).ok().out;
+    assert!(!told.iter().any(|line| line.ends_with("not connected")), "{told:?}");
+    assert_eq!(stream.end(), "");
+}
+
+/// A server that is started again has forgotten the stream: its client says so, and ends.
+#[test]
+fn a_stream_ends_with_the_server_that_keeps_it() {
+    for with in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+        let place = Place::new();
+        let service = format!("echo={}", echo());
+        let server = serve_pipes(&place, &["--pipe", &service, "--anyone"]);
+        let mut stream = Echoed::start(&place, &server, &["-q"]);
+        stream.ask();
+        let address = server.address.clone();
+        server.running.signal(with);
+        server.running.wait();
+        let args = ["serve", "--json", "--listen", &address, "--pipe", &service, "--anyone"];
+        let _again = Place::served(place.start_as("server-home", &args));
+        let mut input = stream.client.stdin.take().expect("piped");
+        // It may have ended already.
+        let _ = input.write_all(b"more");
+        let ended = stream.client.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("stopping") || said.contains("not known here any more"), "{said}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use crate::common::far::{Far, THERE};
 use crate::common::sshd::sshd_at;
-use crate::common::tunnel::{ask, connect, echo, free_port};
+use crate::common::tunnel::{ask, by_socks, connect, echo, free_port};
 use crate::common::{Ended, PATIENCE, Place, Running, in_own_namespace, pattern};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,6 +18,8 @@ struct World {
     place: Place,
     _sshd: Running,
     config: String,
+    /// The port of the sshd.
+    port: u16,
 }
 
 impl World {
@@ -52,7 +54,7 @@ impl World {
              BatchMode yes\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
         );
         let config = place.write("ssh_config", config.as_bytes());
-        Some(World { place, _sshd: sshd, config })
+        Some(World { place, _sshd: sshd, config, port })
     }
 
     /// A program that knows the place, and finds others.
@@ -356,7 +358,13 @@ struct Talk {
 
 impl Talk {
     fn new(world: &World, own: &[&str]) -> Talk {
-        let mut command = world.ssh(own, &["-T", "there", "while read -r line; do echo \"got $line\"; done"]);
+        Talk::beside(world, own, &[])
+    }
+
+    /// The same with more options of ssh.
+    fn beside(world: &World, own: &[&str], options: &[&str]) -> Talk {
+        let script = "while read -r line; do echo \"got $line\"; done";
+        let mut command = world.ssh(own, &[options, &["-T", "there", script]].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
@@ -492,6 +500,72 @@ fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
     world.await_no_servers();
 }
 
+/// All of it in one session: what is typed, a stream of megabytes through -L, and what begins anew
+/// through -D, while the network changes.
+#[test]
+fn what_a_session_carries_goes_on_through_changes_of_network() {
+    if !in_own_namespace("-mn", module_path!(), "what_a_session_carries_goes_on_through_changes_of_network") {
+        return;
+    }
+    let far = Far::new();
+    let Some(world) = World::behind(&far) else { return };
+    let [local, socks] = [free_port(), free_port()];
+    let forward = format!("127.0.0.1:{local}:{THERE}:{}", world.port);
+    let dynamic = format!("127.0.0.1:{socks}");
+    let mut talk = Talk::beside(&world, &[], &["-L", &forward, "-D", &dynamic]);
+    talk.ask();
+    // Another ssh has a port of this host for the other's: its bytes are checked by it, and here.
+    let other = ["-F", &world.config, "-o", "HostName=127.0.0.1", "-p", &local.to_string(), "there", "cat"];
+    let mut other = world.here("ssh", &other);
+    other.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut other = other.spawn().expect("started");
+    let (mut to, mut from) = (other.stdin.take().expect("piped"), other.stdout.take().expect("piped"));
+    let data = pattern(8 << 20);
+    let reading = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        from.read_to_end(&mut back).map(|_| back)
+    });
+    let changes: [&dyn Fn(); 4] =
+        [&|| far.falls_silent(), &|| far.changes_address(), &|| far.swallows("udp"), &|| {
+            far.lets_through("udp")
+        }];
+    let there = format!("{THERE}:{}", world.port).parse().expect("an address");
+    for (piece, change) in data.chunks(data.len() / changes.len()).zip(changes) {
+        let (first, second) = piece.split_at(piece.len() / 2);
+        to.write_all(first).expect("it goes on");
+        change();
+        to.write_all(second).expect("it goes on");
+        talk.ask();
+        let mut banner = [0; 8];
+        let mut begun = by_socks(([127, 0, 0, 1], socks).into(), there);
+        begun.read_exact(&mut banner).expect("carried");
+        assert_eq!(&banner, b"SSH-2.0-");
+    }
+    drop(to);
+    let back = reading.join().expect("read").expect("read");
+    assert!(back == data, "{} bytes", back.len());
+    assert!(other.wait().expect("ended").success());
+    assert_eq!(talk.end(), "");
+    world.await_no_servers();
+    world.assert_nothing_left();
+}
+
+/// The session was in the memory of its server. Its user hears so, instead of waiting.
+#[test]
+fn a_session_whose_server_is_killed_ends_and_says_so() {
+    let Some(world) = World::new(true, &[]) else { return };
+    let mut talk = Talk::new(&world, &[]);
+    talk.ask();
+    for server in world.servers() {
+        assert!(Command::new("kill").args(["-9", &server]).status().expect("run").success());
+    }
+    writeln!(talk.to.as_mut().expect("piped"), "more").expect("written");
+    let ended = talk.child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(255), "{said}");
+    assert!(said.contains("the session is lost: its server is not there any more"), "{said}");
+}
+
 /// A client that was killed takes no leave: its session is there, and is seen, and can be ended.
 #[test]
 fn sessions_are_listed_and_ended_at_their_host_and_here() {
@@ -519,6 +593,7 @@ fn sessions_are_listed_and_ended_at_their_host_and_here() {
     let told = run(world.here(env!("CARGO_BIN_EXE_uts"), &["ctl", &control.display().to_string()]));
     let says = |said: &Ended, part: &str| said.out.iter().any(|line| line.contains(part));
     assert!(says(&told, "there") && says(&told, "RTT ") && !says(&told, "was heard"), "{:?}", told.out);
+    assert!(says(&told, "keys p99 "), "{:?}", told.out);
     let parent = format!("\nPPid:\t{}\n", killed.child.id());
     let mut clients = processes("ssh-keep", &world.place.path("home")).into_iter();
     let client = clients.find(|process| {

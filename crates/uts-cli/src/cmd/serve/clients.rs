@@ -35,6 +35,9 @@ pub struct Clients {
 #[derive(Default)]
 struct Table {
     clients: BTreeMap<u64, Client>,
+    /// Clients whose connection was lost, and the streams that are kept for them. They are
+    /// forgotten with the last of these.
+    lost: Vec<(Peer, Arc<Live>)>,
     counts: Counts,
 }
 
@@ -91,6 +94,10 @@ impl Drop for Entered {
         let mut table = self.clients.table();
         if let Some(client) = table.clients.remove(&self.id) {
             table.counts.add(&client.seen.figures(), client.seen.content_bytes());
+            table.lost.retain(|(_, live)| live.count() > 0);
+            if client.live.count() > 0 {
+                table.lost.push((client.peer, client.live));
+            }
         }
     }
 }
@@ -144,7 +151,10 @@ impl Clients {
                 (*id, client.peer.clone(), client.live.clone(), client.seen.clone(), client.since)
             })
             .collect();
+        let lost: Vec<_> = table.lost.iter().filter(|(_, live)| live.count() > 0).cloned().collect();
         drop(table);
+        let kept = |(peer, live): &(Peer, Arc<Live>)| json!({"address": peer.address, "key": peer.key, "carried": live.list()});
+        let kept: Vec<Value> = lost.iter().map(kept).collect();
         let client = |(id, peer, live, seen, since): &(u64, Peer, Arc<Live>, Arc<dyn Seen>, Instant)| {
             let (now, bytes) = (seen.figures(), seen.content_bytes());
             json!({
@@ -157,7 +167,10 @@ impl Clients {
         };
         let clients: Vec<Value> = all.iter().map(client).collect();
         let resources = lines::resources(&self.ledger.rows());
-        json!({"server": self.address, "clients": clients, "resources": resources, "bugs": control::bugs()})
+        json!({
+            "server": self.address, "clients": clients, "kept": kept, "resources": resources,
+            "bugs": control::bugs(),
+        })
     }
 
     /// Asks a property of what is sent to a client.
@@ -171,7 +184,9 @@ impl Clients {
     fn end(&self, id: u64) -> bool {
         let table = self.table();
         let ended = table.clients.get(&id).inspect(|client| client.end.notify_one()).is_some();
-        ended || table.clients.values().any(|client| client.live.end(id))
+        ended
+            || table.clients.values().any(|client| client.live.end(id))
+            || table.lost.iter().any(|(_, live)| live.end(id))
     }
 
     /// Round trips of those who are there.
@@ -194,10 +209,11 @@ impl Clients {
             .values()
             .map(|client| (client.peer.service.clone(), client.live.clone(), client.seen.clone()))
             .collect();
+        let mut streams = table.lost.iter().map(|(_, live)| live.count() as u64).sum::<u64>();
         drop(table);
         let mut connections: BTreeMap<String, u64> =
             ["files", "pipe", "tunnel", "perf"].map(|service| (service.to_owned(), 0)).into();
-        let (mut streams, mut loss) = (0, 0.0);
+        let mut loss = 0.0;
         for (service, live, seen) in &present {
             *connections.entry(service.clone().unwrap_or_default()).or_default() += 1;
             streams += live.count() as u64;

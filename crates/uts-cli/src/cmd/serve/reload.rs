@@ -6,7 +6,7 @@ use super::{Offer, Offered, check};
 use crate::args::ServeArgs;
 use crate::cmd::Failure;
 use crate::perf;
-use crate::pipe::{self, Permitted};
+use crate::pipe::{self, Permitted, Pipes};
 use crate::tunnel::{self, held::Places, permit::Permits};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -70,7 +70,9 @@ struct Behind {
     ledger: Ledger,
     /// The places of tunnels and the services of pipes, which those who are connected follow.
     permits: watch::Sender<Arc<Permits>>,
-    pipes: watch::Sender<Arc<Permitted>>,
+    permitted: watch::Sender<Arc<Permitted>>,
+    /// Streams that live on without those who have begun them.
+    pipes: Arc<Pipes>,
     files: Option<Service>,
     places: Arc<Places>,
     perf: Arc<perf::Server>,
@@ -94,7 +96,7 @@ impl Behind {
             offer = offer.with("", Offered::Files(service.clone()));
         }
         if !args.pipe.is_empty() {
-            offer = offer.with(pipe::SERVICE, Offered::Pipes(self.pipes.subscribe()));
+            offer = offer.with(pipe::SERVICE, Offered::Pipes(self.pipes.clone()));
         }
         if !permits_of(args).is_empty() {
             let tunnels = Offered::Tunnels(self.permits.subscribe(), self.places.clone());
@@ -115,10 +117,12 @@ impl Running {
     pub fn new(settings: Settings, is_confined: bool, ledger: &Ledger) -> Result<Self, Failure> {
         let args = &settings.args;
         let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
+        let permitted = watch::Sender::new(Arc::new(pipes));
         let mut behind = Behind {
             ledger: ledger.clone(),
             permits: watch::Sender::new(Arc::new(permits_of(args))),
-            pipes: watch::Sender::new(Arc::new(pipes)),
+            pipes: Pipes::new(permitted.subscribe(), args.silence),
+            permitted,
             files: None,
             places: Arc::default(),
             perf: Arc::default(),
@@ -172,7 +176,7 @@ impl Running {
         adjust(&self.settings.args, &trial.args)?;
         (self.offer, self.behind.files) = (offer, files);
         self.behind.permits.send_replace(Arc::new(permits_of(&trial.args)));
-        self.behind.pipes.send_replace(Arc::new(pipes));
+        self.behind.permitted.send_replace(Arc::new(pipes));
         self.settings = trial;
         let from_now = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
         let until = if stay.is_empty() {
@@ -275,7 +279,7 @@ mod tests {
         let line = "the settings were read again; new from now on: forward, max-per-key, pipe; until the next start stay \
                     as they were: listen (it is read at the start)";
         assert_eq!(taken, line);
-        assert_eq!(server.behind.pipes.borrow().address("a"), Ok(("127.0.0.1", 23)));
+        assert_eq!(server.behind.permitted.borrow().address("a"), Ok(("127.0.0.1", 23)));
         assert_eq!(server.args().listen, None);
         // The same once more is nothing new, but for what still differs.
         let again = server.take(&next, |_, _| Ok(())).unwrap_or_else(|why| panic!("{why}"));
@@ -299,7 +303,7 @@ mod tests {
         let why = server.take(&next, |_, _| Err("no".into())).expect_err("refused by the socket");
         assert_eq!(why, "no");
         assert_eq!(format!("{:?}", server.args()), before);
-        assert_eq!(server.behind.pipes.borrow().address("a"), Ok(("127.0.0.1", 22)));
+        assert_eq!(server.behind.permitted.borrow().address("a"), Ok(("127.0.0.1", 22)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The words of a session about itself, to `uts ssh --list` and `uts ctl`: at its host, and here.
 
 use crate::control::{Controlled, Request, bugs};
-use crate::link::Link;
-use crate::resumed::{News, Session};
+use crate::link::{Link, Telemetry};
+use crate::resumed::{Current, News, Session};
 use crate::udp::UdpLink;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,27 +24,6 @@ pub struct Board {
     end: Notify,
 }
 
-/// The way in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Current {
-    /// Its name; `None` = there is none.
-    pub way: Option<&'static str>,
-    /// Nothing comes by it, though something is expected.
-    pub is_stalled: bool,
-}
-
-impl Current {
-    /// Something has become of what carries the session.
-    pub fn on_news(&mut self, news: News) {
-        match news {
-            News::Carried(way) => *self = Current { way: Some(way), is_stalled: false },
-            News::Stalled => self.is_stalled = true,
-            News::Goes => self.is_stalled = false,
-            News::Ended => *self = Current::default(),
-        }
-    }
-}
-
 struct State {
     session: Option<Arc<Session>>,
     link: Option<UdpLink>,
@@ -53,6 +32,14 @@ struct State {
     since: Instant,
     /// The way before.
     before: Option<&'static str>,
+}
+
+impl State {
+    /// Figures of the path, if the way in use has any.
+    fn path(&self) -> Option<Telemetry> {
+        let link = self.link.as_ref().filter(|_| self.current.way == Some(super::UDP));
+        link.map(Link::telemetry)
+    }
 }
 
 impl Board {
@@ -102,8 +89,7 @@ impl Board {
         if let Some(before) = state.before.filter(|before| *before != way) {
             words.push_str(&format!(", {before} before"));
         }
-        if let Some(link) = state.link.as_ref().filter(|_| way == super::UDP) {
-            let now = link.telemetry();
+        if let Some(now) = state.path() {
             let path = format!("RTT {:.1} ms, loss {:.2} %, {}", now.rtt_ms, now.loss * 100.0, now.profile);
             words.push_str(&format!("; {path}"));
         }
@@ -113,18 +99,31 @@ impl Board {
         words
     }
 
+    fn path(&self) -> Option<Telemetry> {
+        self.state().path()
+    }
+
     async fn list(&self) -> Value {
         let session = self.state().session.clone();
-        let silence = match session {
+        let silence = match &session {
             Some(session) => Some(session.silence(ANSWER_MAX).await.as_secs()),
             None => None,
         };
+        let keys = session.as_ref().and_then(|session| session.keys_p99());
+        let bytes = session.map(|session| session.bytes()).unwrap_or_default();
+        let path = self.path();
         json!({
             "session": self.name,
             "other": self.other,
             "seconds": self.began.elapsed().as_secs(),
             "way": self.way(),
+            "bytes_in": bytes[0],
+            "bytes_out": bytes[1],
+            "rtt_ms": path.as_ref().map(|path| path.rtt_ms),
+            "loss": path.as_ref().map(|path| path.loss),
+            "profile": path.map(|path| path.profile),
             "silent_s": silence,
+            "keys_p99_ms": keys.map(|delay| delay.as_secs_f64() * 1e3),
             "bugs": bugs(),
         })
     }
@@ -153,7 +152,8 @@ pub fn line(said: &Value) -> String {
         Some(0) => String::new(),
         Some(long) => format!("; the other end was heard {} ago", show::span(Duration::from_secs(long))),
     };
-    format!("{}  {}  since {since}; {}{silence}", text("session"), text("other"), text("way"))
+    let keys = said["keys_p99_ms"].as_f64().map_or_else(String::new, |ms| format!("; keys p99 {ms:.0} ms"));
+    format!("{}  {}  since {since}; {}{keys}{silence}", text("session"), text("other"), text("way"))
 }
 
 #[cfg(test)]

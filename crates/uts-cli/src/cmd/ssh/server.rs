@@ -180,7 +180,9 @@ impl Desk {
             return;
         };
         // There is one client.
-        let Some(begun) = self.sessions.take(&asked.service, hello, carrier, name).await else { return };
+        let Some(begun) = self.sessions.take((&asked.service, ""), &hello, carrier, name).await else {
+            return;
+        };
         match pipe::connect(&self.permitted, &asked.service, &self.budget).await {
             Ok((service, charge)) => drop(self.begins.send((begun, service, charge)).await),
             Err(refused) => begun.refuse(&refused).await,
@@ -215,7 +217,7 @@ async fn serve_until_over(
                     let stream = Arc::new(Session::new(WINDOW_BYTES));
                     board.on_begun(stream.clone());
                     // How it has ended nobody here wants to know.
-                    let _ = begun.run(service, &stream, silence, |news| board.on_news(news)).await;
+                    let _ = begun.run(service, &stream, silence, |news| board.on_news(news), |_| {}).await;
                 });
             }
             Some(_) = clients.join_next(), if !clients.is_empty() => {}

@@ -2,34 +2,22 @@
 //! the time, and preferred. A login is used while UDP is silent: the one that has started the
 //! server first, and later ones that ask nobody.
 
-use super::board::{Board, Current};
+use super::board::Board;
 use super::login::{Login, Pipe, Wrong};
 use super::{SERVICE, TCP, UDP};
-use crate::link::{Link, LinkEvent};
-use crate::resumed::{Carrier, Lost, News, Offers, Session, Ticket, introduce, offers};
+use crate::link::{Broken, Link};
+use crate::resumed::{Carrier, Client, Current, Lost, News, Offers, PAUSE_MAX, PAUSE_MIN, Session, Step};
 use crate::udp::UdpLink;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, BufReader, ReadBuf, Take};
 use tokio::process::{Child, ChildStdout};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
-use uts_files::Flows;
 use uts_units::show;
-
-/// Pause between two tries of one way, at first and at last: it doubles. Chosen.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// Time that a connection may take to be made. Chosen: more than the slowest path takes.
-const CONNECT_MAX: Duration = Duration::from_secs(30);
-
-/// Time that the server has to answer on a carrier. Chosen: as for a connection that is lost.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Knowledge of UDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,17 +32,11 @@ enum Udp {
 
 /// All ways of a session.
 pub struct Ways<'a> {
-    session: Arc<Session>,
-    ticket: Ticket,
+    client: Client,
     login: &'a Login<'a>,
     /// Address of the server, and options of connections to it.
     at: (String, uts::ConnectOptions),
-    offers: mpsc::Sender<Result<crate::resumed::Offer, Lost>>,
-    number: AtomicU64,
-    is_new: AtomicBool,
     udp: watch::Sender<Udp>,
-    /// The way in use.
-    current: watch::Sender<Current>,
     board: Arc<Board>,
 }
 
@@ -69,19 +51,8 @@ impl<'a> Ways<'a> {
         at: (String, uts::ConnectOptions),
         board: Arc<Board>,
     ) -> Result<(Ways<'a>, Offers), String> {
-        let (offers, taken) = offers();
-        let ways = Ways {
-            session,
-            ticket: Ticket::generate()?,
-            login,
-            at,
-            offers,
-            number: AtomicU64::new(0),
-            is_new: AtomicBool::new(true),
-            udp: watch::Sender::new(Udp::Trying),
-            current: watch::Sender::default(),
-            board,
-        };
+        let (client, taken) = Client::new(session, SERVICE, login.args.silence)?;
+        let ways = Ways { client, login, at, udp: watch::Sender::new(Udp::Trying), board };
         Ok((ways, taken))
     }
 
@@ -118,7 +89,7 @@ impl<'a> Ways<'a> {
     /// Hears what carries the stream.
     pub fn on_news(&self, news: News) {
         self.board.on_news(news);
-        self.current.send_modify(|current| current.on_news(news));
+        self.client.on_news(news);
     }
 
     /// Takes leave of the server.
@@ -128,82 +99,33 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Offers a carrier to the session, if the server takes it. What it refuses for good ends the
-    /// session.
-    async fn offer(&self, carrier: Carrier, name: &'static str) -> bool {
-        let number = self.number.fetch_add(1, Relaxed) + 1;
-        let turn = (number, self.is_new.load(Relaxed));
-        let asked = introduce(&self.session, (SERVICE, &self.ticket), turn, carrier, name);
-        let offer = match timeout(ANSWER_MAX, asked).await {
-            Ok(Ok(Ok(offer))) => Ok(offer),
-            Ok(Ok(Err(refused))) => Err(Lost(refused.to_string())),
-            Ok(Err(_)) | Err(_) => return false,
-        };
-        self.is_new.store(false, Relaxed);
-        self.offers.send(offer).await.is_ok()
-    }
-
     async fn try_udp(&self) {
-        let mut pause = PAUSE_MIN;
+        let (at, options) = &self.at;
+        let connect = async || {
+            let connection = uts::connect(at, options.clone()).await;
+            let connection =
+                connection.map_err(|error| Broken { why: error.to_string(), is_worth_retrying: true })?;
+            connection.follow_network();
+            Ok(UdpLink::new(connection))
+        };
+        let silent = |why: &str| Udp::Silent(why.to_owned());
         loop {
-            let (at, options) = &self.at;
-            let why = match timeout(CONNECT_MAX, uts::connect(at, options.clone())).await {
-                Ok(Ok(connection)) => {
-                    pause = PAUSE_MIN;
-                    connection.follow_network();
-                    let link = UdpLink::new(connection);
-                    self.board.on_link(Some(link.clone()));
-                    self.go_by(&link).await
-                }
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("no answer from {at}"),
-            };
-            self.udp.send_replace(Udp::Silent(why));
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
-    }
-
-    /// Uses a connection while it works. Returns why it ended.
-    async fn go_by(&self, link: &UdpLink) -> String {
-        let mut events = link.events();
-        let mut current = self.current.subscribe();
-        let (mut is_heard, mut pause) = (true, PAUSE_MIN);
-        self.take(link).await;
-        loop {
-            let Current { way, is_stalled } = *current.borrow_and_update();
-            if way == Some(UDP) {
-                let works = is_heard && !is_stalled;
-                let now = if works { Udp::Works } else { Udp::Silent("it is silent".to_owned()) };
+            let told = |step: Step<'_, UdpLink>| {
+                let now = match step {
+                    Step::Connected(link) => {
+                        self.board.on_link(Some(link.clone()));
+                        return;
+                    }
+                    Step::Works(true) => Udp::Works,
+                    Step::Works(false) => silent("it is silent"),
+                    Step::Lost(why) => silent(why),
+                };
                 self.udp.send_if_modified(|udp| std::mem::replace(udp, now.clone()) != now);
-                pause = PAUSE_MIN;
-            }
-            // Something else carries, or nothing, though this could.
-            let is_unused = is_heard && way != Some(UDP);
-            tokio::select! {
-                event = events.recv() => match event {
-                    Some(LinkEvent::Silent(_)) => is_heard = false,
-                    Some(LinkEvent::Heard(_)) => (is_heard, pause) = (true, Duration::ZERO),
-                    Some(LinkEvent::Closed(why)) => return why,
-                    Some(_) => {}
-                    None => return "it has ended".to_owned(),
-                },
-                _ = current.changed() => {}
-                () = sleep(pause), if is_unused => {
-                    self.take(link).await;
-                    pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-                }
-            }
-        }
-    }
-
-    /// Has the session go over a connection.
-    async fn take(&self, link: &UdpLink) {
-        let opened = timeout(ANSWER_MAX, link.flows().open()).await;
-        if let Ok(Ok((send, recv))) = opened
-            && self.offer(Carrier::flow(send, recv), UDP).await
-        {
-            self.udp.send_replace(Udp::Works);
+            };
+            // A server that ends a connection may take another.
+            let ended = self.client.go_on(UDP, None, connect, told).await;
+            self.udp.send_replace(silent(&ended.why));
+            sleep(PAUSE_MIN).await;
         }
     }
 
@@ -227,14 +149,14 @@ impl<'a> Ways<'a> {
                 }
                 Ok(pipe) => {
                     let (carrier, dropped) = carrier(pipe);
-                    if self.offer(carrier, TCP).await {
+                    if self.client.offer(carrier, TCP).await {
                         self.while_it_goes(dropped).await;
                         pause = PAUSE_MIN;
                     }
                 }
                 Err(Wrong::Gone) => {
                     let gone = Lost("its server is not there any more".to_owned());
-                    let _ = self.offers.send(Err(gone)).await;
+                    self.client.give(Err(gone)).await;
                     return std::future::pending().await;
                 }
                 // UDP alone is left.
@@ -253,7 +175,7 @@ impl<'a> Ways<'a> {
 impl Ways<'_> {
     /// Waits until a login carries no more, or nothing comes by it.
     async fn while_it_goes(&self, dropped: oneshot::Receiver<()>) {
-        let mut current = self.current.subscribe();
+        let mut current = self.client.current();
         let stalls = Current { way: Some(TCP), is_stalled: true };
         tokio::select! {
             _ = dropped => {}

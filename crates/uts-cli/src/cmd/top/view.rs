@@ -61,7 +61,9 @@ fn all(value: &Value) -> impl Iterator<Item = &Value> {
 impl View {
     /// Takes what a server or a tunnel has said, so long after it was asked before.
     pub fn take(&mut self, list: Value, since: Duration) {
-        let mut rows: Vec<Entry> = if list.get("server").is_some() {
+        let mut rows: Vec<Entry> = if list.get("session").is_some() {
+            vec![session(&list)]
+        } else if list.get("server").is_some() {
             all(&list["clients"]).map(client).collect()
         } else {
             all(&list["carried"]).map(|carried| stream(carried, &list["connection"])).collect()
@@ -129,6 +131,9 @@ impl View {
     fn head(&self) -> String {
         let sum = |way: usize| show::bits_per_second(self.rows.iter().map(|row| row.rates_bps[way]).sum());
         let (came, went) = (sum(0), sum(1));
+        if let Some(session) = self.list.get("session") {
+            return format!("session {}: {came} in, {went} out", text(session));
+        }
         match self.list.get("server") {
             Some(server) => {
                 let memory = all(&self.list["resources"]).find(|row| row["resource"] == "memory");
@@ -185,6 +190,24 @@ fn client(client: &Value) -> Entry {
         profile: text(&client["profile"]),
         sentence: sentence(&client["last_exchange"]).map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX)),
         detail: std::iter::once(printable::line(&key, TEXT_CHARS_MAX)).chain(carried).collect(),
+        ..Entry::default()
+    }
+}
+
+/// A session of ssh.
+fn session(session: &Value) -> Entry {
+    let keys = session["keys_p99_ms"].as_f64();
+    let keys = keys.map_or_else(|| "no keys so far".to_owned(), |ms| format!("keys p99 {ms:.0} ms"));
+    Entry {
+        who: text(&session["other"]),
+        what: "ssh".to_owned(),
+        seconds: number(&session["seconds"]),
+        bytes: [number(&session["bytes_in"]), number(&session["bytes_out"])],
+        rtt_ms: session["rtt_ms"].as_f64(),
+        loss: session["loss"].as_f64(),
+        profile: text(&session["profile"]),
+        sentence: Some(text(&session["way"])),
+        detail: vec![keys],
         ..Entry::default()
     }
 }
@@ -294,13 +317,38 @@ mod tests {
         assert!(lines[2].starts_with(">4") && lines[2].contains("web:80"), "{lines:#?}");
     }
 
+    #[test]
+    fn a_session_of_ssh_is_one_line_with_its_way_and_keys() {
+        let mut view = View::default();
+        let list = json!({
+            "session": "abc", "other": "host", "seconds": 65, "way": "UDP for 3 s, TCP before", "silent_s": 0,
+            "bytes_in": 2000, "bytes_out": 1000, "rtt_ms": 12.0, "loss": 0.04, "profile": "cubic, fec xor",
+            "keys_p99_ms": 80.4,
+        });
+        view.take(list, Duration::ZERO);
+        let lines = shown(&view, 80, 16);
+        assert!(lines[0].starts_with("session abc: "), "{lines:#?}");
+        assert!(lines[2].contains("host") && lines[2].contains("12.0 ms"), "{lines:#?}");
+        let detail = lines[8..].join(" ");
+        for part in ["UDP for 3 s, TCP before", "keys p99 80 ms", "cubic, fec xor"] {
+            assert!(detail.contains(part), "{part}: {lines:#?}");
+        }
+    }
+
     /// Whatever the size, and whatever was said: nothing panics, and nothing steers the terminal.
     #[test]
     fn any_size_and_any_text_is_drawn() {
         let mut odd = server(7);
         odd["clients"][0]["service"] = json!("\u{1b}[2J\n\u{202e}evil");
         odd["clients"][0]["last_exchange"]["saw"] = json!("x\u{9b}".repeat(5000));
-        for list in [odd, json!({}), json!([]), json!({"server": 3, "clients": [1, null, "x"]}), json!("x")] {
+        for list in [
+            odd,
+            json!({}),
+            json!([]),
+            json!({"server": 3, "clients": [1, null, "x"]}),
+            json!("x"),
+            json!({"session": [2]}),
+        ] {
             let mut view = View::default();
             view.take(list, Duration::from_secs(1));
             for (columns, lines) in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {

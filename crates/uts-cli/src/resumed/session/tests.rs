@@ -1,5 +1,8 @@
 use super::*;
-use crate::resumed::{Sessions, WINDOW_BYTES};
+use crate::pipe;
+use crate::resumed::client::{Turn, introduce};
+use crate::resumed::{Hello, Sessions, Ticket, WINDOW_BYTES};
+use crate::stream::read_answer;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -124,9 +127,11 @@ impl Pair {
     ) -> Option<Running> {
         let (mut recv, send) = tokio::io::split(carrier);
         let hello = pipe::read_request(&mut recv).await.ok()?.hello.expect("it outlives its carrier");
-        let begun = self.sessions.take("client", hello, Carrier::pipe(send, recv), "there").await?;
+        let begun = self.sessions.take(("client", ""), &hello, Carrier::pipe(send, recv), "there").await?;
         let service = service.take().expect("begun once");
-        Some(tokio::spawn(async move { begun.run(service, &Session::new(bytes_max), SILENCE, |_| {}).await }))
+        Some(tokio::spawn(async move {
+            begun.run(service, &Session::new(bytes_max), SILENCE, |_| {}, |_| {}).await
+        }))
     }
 
     /// Gives the client a carrier that fails after so many bytes. Returns whether it was taken.
@@ -139,7 +144,7 @@ impl Pair {
         let (near, far) = duplex(20_000);
         let (recv, send) = tokio::io::split(Failing { stream: near, left });
         self.number.set(self.number.get() + 1);
-        let turn = (self.number.get(), self.is_new.get());
+        let turn = Turn { number: self.number.get(), is_new: self.is_new.get(), silence: SILENCE };
         let asked = introduce(&self.session, ("ssh", &self.ticket), turn, Carrier::pipe(send, recv), "here");
         let (asked, begun) = tokio::join!(asked, self.accept(far, service, bytes_max));
         let offer = asked.ok().and_then(Result::ok);
@@ -275,7 +280,7 @@ async fn a_stream_is_its_clients_and_no_others() {
     let asked = async |client: &str, hello: Hello| {
         let (near, far) = duplex(1000);
         let (recv, send) = tokio::io::split(far);
-        let begun = pair.sessions.take(client, hello, Carrier::pipe(send, recv), "there").await;
+        let begun = pair.sessions.take((client, ""), &hello, Carrier::pipe(send, recv), "there").await;
         assert!(begun.is_none());
         let mut near = near;
         read_answer(&mut near).await.expect("an answer").map_err(|refused| refused.to_string())
@@ -286,11 +291,13 @@ async fn a_stream_is_its_clients_and_no_others() {
         number,
         received,
         window: 9,
+        silence_s: 9,
     };
     let other = Ticket::generate().expect("random bytes");
-    let unknown = Err("the stream is not known here any more".to_owned());
-    assert_eq!(asked("client", hello(&other, 9, 0)).await, unknown);
-    assert_eq!(asked("another", hello(&pair.ticket, 9, 0)).await, unknown);
+    for (client, ticket) in [("client", &other), ("another", &pair.ticket)] {
+        let refused = asked(client, hello(ticket, 9, 0)).await.expect_err("it is not there");
+        assert!(refused.contains("not known here any more"), "{refused}");
+    }
     let new = Hello { is_new: true, ..hello(&other, 9, 0) };
     assert!(asked("client", new).await.expect_err("one stream").contains("which is the most"));
     // It has received what was never sent: then nothing is right any more, but for who comes again.
@@ -303,10 +310,92 @@ async fn a_stream_is_its_clients_and_no_others() {
     assert_eq!(&heard, b"cd");
 }
 
+/// Streams of one owner, none of which says anything.
+struct Crowd {
+    sessions: Arc<Sessions>,
+    room: Arc<Session>,
+}
+
+impl Crowd {
+    /// Has a client begin a stream, or go on with it. Returns its end of the carrier, the stream if
+    /// it begins, and why it is refused.
+    async fn ask(
+        &self,
+        owner: &str,
+        ticket: &Ticket,
+        is_new: bool,
+    ) -> (DuplexStream, Option<Running>, Result<(), Refused>) {
+        let (near, far) = duplex(1000);
+        let (recv, send) = tokio::io::split(far);
+        let hello = Hello {
+            ticket: ticket.clone(),
+            is_new,
+            number: if is_new { 1 } else { 2 },
+            received: 0,
+            window: 9,
+            silence_s: 9,
+        };
+        let carrier = Carrier::pipe(send, recv);
+        let begun = self.sessions.take(("client", owner), &hello, carrier, "there").await;
+        let running = match begun {
+            Some(begun) => {
+                let (service, room) = (sockets().await.0, self.room.clone());
+                Some(tokio::spawn(async move { begun.run(service, &room, SILENCE, |_| {}, |_| {}).await }))
+            }
+            None => None,
+        };
+        let mut near = near;
+        let answer = read_answer(&mut near).await.expect("an answer").map(drop);
+        (near, running, answer)
+    }
+}
+
+/// The bound is each owner's. The stream that nothing has carried for longest makes room; who is
+/// carried does not.
+#[tokio::test]
+async fn streams_that_nothing_carries_make_room_for_others_of_their_owner() {
+    let crowd = Crowd { sessions: Sessions::new(2), room: Arc::new(Session::new(100)) };
+    let tickets: Vec<Ticket> = (0..5).map(|_| Ticket::generate().expect("random bytes")).collect();
+    let mut running = Vec::new();
+    let mut carriers = Vec::new();
+    for ticket in &tickets[..2] {
+        let (carrier, stream, answer) = crowd.ask("a", ticket, true).await;
+        assert_eq!(answer, Ok(()));
+        carriers.push(carrier);
+        running.extend(stream);
+    }
+    let (_, _, refused) = crowd.ask("a", &tickets[2], true).await;
+    assert_eq!(refused.expect_err("both are carried").kind, crate::stream::Kind::NotKept);
+    let (_other, stream, answer) = crowd.ask("b", &tickets[3], true).await;
+    assert_eq!(answer, Ok(()), "another owner has room of its own");
+    running.extend(stream);
+    drop(carriers.remove(0));
+    while crowd.sessions.carried("a") > 1 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!crowd.sessions.make_room("b", false).await, "its own is carried");
+    let (_third, _, answer) = crowd.ask("a", &tickets[2], true).await;
+    assert_eq!(answer, Ok(()));
+    let why = timeout(Duration::from_secs(10), running.remove(0)).await.expect("in time").expect("no panic");
+    assert!(why.expect_err("it has made room").0.contains("made room"));
+    let (_, _, refused) = crowd.ask("a", &tickets[0], false).await;
+    assert!(refused.expect_err("it is gone").why.contains("not known here"));
+    let (second, _, answer) = crowd.ask("a", &tickets[1], false).await;
+    assert_eq!(answer, Ok(()), "who is carried stays");
+    // Where all there is is short, who has one stream alone may have it for one of another's.
+    drop((carriers, second));
+    while crowd.sessions.carried("a") > 1 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(crowd.sessions.make_room("b", true).await);
+    assert_eq!(crowd.sessions.carried("a"), 1);
+    assert!(!crowd.sessions.make_room("b", true).await, "all are carried");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_carriers_is_kept_as_long_as_was_said() {
     let session = Session::new(100);
-    let (_kept, mut offers) = mpsc::channel(1);
+    let (_kept, mut offers) = offers::<&str>();
     let begun = Instant::now();
     let (near, _far) = duplex(10);
     let (from, to) = tokio::io::split(near);
@@ -324,7 +413,7 @@ async fn a_carrier_that_brings_nothing_is_told_and_so_is_one_that_does_again() {
     let (recv, send) = tokio::io::split(near);
     let welcome = Welcome { received: 0, begins: 0, window: 100 };
     let carrier = Carrier::pipe(send, recv);
-    let offer = Offer { carrier, number: 1, name: "here", stand: Stand::Answered(welcome) };
+    let offer = Offer { carrier, number: 1, way: "here", stand: Stand::Answered(welcome) };
     offers.send(Ok(offer)).await.unwrap_or_else(|_| panic!("taken"));
     let (application, mut outer) = duplex(1000);
     let (from, to) = tokio::io::split(application);
@@ -363,4 +452,62 @@ async fn a_carrier_that_brings_nothing_is_told_and_so_is_one_that_does_again() {
     let news: Vec<_> = news.into_inner().expect("sound");
     let expected = [(0, "Carried(\"here\")"), (104, "Stalled"), (120, "Goes")];
     assert_eq!(news, expected.map(|(at, news)| (at, news.to_owned())));
+}
+
+/// Days of sleep, in virtual time: the carrier is gone, both ends have more to say than they keep,
+/// and another carrier comes three days later.
+#[tokio::test(start_paused = true)]
+async fn a_stream_goes_on_three_days_later_without_a_byte_lost() {
+    const ROOM: usize = 50_000;
+    let (client, server) = (Session::new(ROOM), Session::new(ROOM));
+    let (days, week) = (Duration::from_secs(3 * 24 * 3600), Duration::from_secs(7 * 24 * 3600));
+    let ((to_client, mut offers), (to_server, mut taken)) = (offers(), offers());
+    let ticket = Ticket::generate().expect("random bytes");
+    let carry = async |number: u64, left: usize| {
+        let (near, far) = duplex(20_000);
+        let (recv, send) = tokio::io::split(Failing { stream: near, left });
+        let turn = Turn { number, is_new: number == 1, silence: week };
+        let asked = introduce(&client, ("ssh", &ticket), turn, Carrier::pipe(send, recv), "here");
+        let served = async {
+            let (mut recv, send) = tokio::io::split(far);
+            let hello = pipe::read_request(&mut recv).await.expect("a request").hello.expect("a hello");
+            assert_eq!(hello.silence(), week);
+            let stand = Stand::Asked { received: hello.received, window: hello.window };
+            let offer = Offer { carrier: Carrier::pipe(send, recv), number, way: "there", stand };
+            to_server.send(Ok(offer)).await.unwrap_or_else(|_| panic!("it lives"));
+        };
+        let (offer, ()) = tokio::join!(asked, served);
+        let offer = offer.expect("carried").expect("taken");
+        to_client.send(Ok(offer)).await.unwrap_or_else(|_| panic!("it lives"));
+    };
+    let said = [pattern(300_000), pattern(200_000)];
+    let ((near, near_inner), (far, far_inner)) = (duplex(1000), duplex(1000));
+    let application = async |end: DuplexStream, says: &[u8], hears: &[u8]| {
+        let (mut from, mut to) = tokio::io::split(end);
+        let saying = async {
+            to.write_all(says).await.expect("it goes on");
+            to.shutdown().await.expect("it goes on");
+        };
+        let mut heard = Vec::new();
+        let (_, read) = tokio::join!(saying, from.read_to_end(&mut heard));
+        read.expect("an end in order");
+        assert!(heard == hears, "{} of {} bytes", heard.len(), hears.len());
+    };
+    let begun = Instant::now();
+    let sleeping = async {
+        carry(1, 60_000).await;
+        sleep(days).await;
+        carry(2, usize::MAX).await;
+    };
+    let (near_from, near_to) = tokio::io::split(near_inner);
+    let (far_from, far_to) = tokio::io::split(far_inner);
+    let (one, other, (), (), ()) = tokio::join!(
+        client.run(near_from, near_to, &mut offers, week, |_| {}),
+        server.run(far_from, far_to, &mut taken, week, |_| {}),
+        application(near, &said[0], &said[1]),
+        application(far, &said[1], &said[0]),
+        sleeping,
+    );
+    assert_eq!((one, other), (Ok(How::Orderly), Ok(How::Orderly)));
+    assert!(begun.elapsed() >= days);
 }
