@@ -10,6 +10,7 @@ pub mod keygen;
 pub mod lab;
 pub mod ls;
 pub mod manual;
+pub mod media;
 mod meter;
 pub mod parts;
 mod patience;
