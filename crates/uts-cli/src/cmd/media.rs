@@ -171,7 +171,7 @@ impl<T: Transport> Run<'_, T> {
         self.log.notice(Some(&server(&self.host)), "media", line);
     }
 
-    /// What it does, in words.
+    /// A line about what it does.
     fn words(&self) -> String {
         let (place, name) = (&self.board.place, &self.board.name);
         let place = match (place, self.board.role) {

@@ -30,13 +30,13 @@ pub struct Board {
     pub role: Role,
     /// Where media comes from, or goes to.
     pub place: Place,
-    /// What waits for the connection, at a sender.
+    /// Datagrams that wait for the connection, at a sender.
     pub queue: Queue,
     /// Properties that were asked while it ran, for the connections to come.
     pub changed: Mutex<Vec<(String, String)>>,
     /// The last exchange.
     pub last: Mutex<Sentence>,
-    /// What was carried.
+    /// Counts of what was carried.
     pub count: Mutex<Count>,
     latency_us: AtomicU64,
     connection: Mutex<Option<Connection>>,
@@ -54,7 +54,7 @@ pub struct Count {
     pub bytes: u64,
     /// Numbers of those that came.
     pub numbers: Numbers,
-    /// How they were handed over by this connection, and by those before.
+    /// Figures of their handing over, by this connection.
     pub playout: PlayoutFigures,
     /// In time and late, by the connections before.
     pub before: (u64, u64),

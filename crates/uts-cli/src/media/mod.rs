@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(split(&Bytes::from_static(b"abc")), None);
     }
 
-    /// What the program asks by itself can be asked.
+    /// Properties that the program asks by itself can be asked.
     #[test]
     fn the_properties_of_media_go_together() {
         let mut requirements = Requirements::bulk();

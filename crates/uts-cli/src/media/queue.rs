@@ -1,5 +1,5 @@
 //! Datagrams that wait for a flow. They are bounded, and the oldest makes room: of media that is
-//! late already, the newest is worth most.
+//! late already, the newest is worth most. (V-11)
 
 use bytes::Bytes;
 use std::collections::VecDeque;
