@@ -440,9 +440,7 @@ impl Piece {
         Ok(match chunk {
             Chunk::Bytes(position, data) => Piece { position, is_message: false, ..Piece::message(data) },
             Chunk::Message(message) => Piece::message(message),
-            Chunk::Timed { message, timing } => {
-                Piece { timing: Some(timing), ..Piece::message(message) }
-            }
+            Chunk::Timed { message, timing } => Piece { timing: Some(timing), ..Piece::message(message) },
             Chunk::Damaged { message, right_bytes } => {
                 let right = usize::try_from(right_bytes).unwrap_or(usize::MAX).min(message.len());
                 Piece { right_bytes: right, ..Piece::message(message) }

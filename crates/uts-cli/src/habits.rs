@@ -28,7 +28,6 @@ const TRIED: &[Tried] = &[
     (&["pipe", "tunnel"], &["-l", "--user"], "servers know clients by their keys, not by user names"),
     (&["pipe", "tunnel"], &["-o"], "settings are in ~/.config/uts/config.toml"),
     (&["pipe", "tunnel"], &["-J", "-W"], "`uts pipe` in a ProxyCommand of ssh leads through a host"),
-    (&["media"], &["-p", "--port"], "write the port behind the host: uts://host:PORT/name"),
     (&["perf"], &["-c", "--client"], "write the host alone: uts perf HOST"),
     (&["perf"], &["-s", "--server"], "the server is: uts serve --perf --anyone"),
     (&["perf"], &["-u", "--udp"], "--messages sends messages at a pace, and says how many are in time"),

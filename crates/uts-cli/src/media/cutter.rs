@@ -171,7 +171,7 @@ mod tests {
     fn what_is_no_stream_is_said() {
         let text = "this is no video\n".repeat(10_000);
         let why = cut(text.as_bytes(), 1000).expect_err("it is text");
-        assert!(why.starts_with("it is no MPEG transport stream: in 65") && why.contains("0x47"), "{why}");
+        assert!(why.starts_with("it is no MPEG transport stream: in 6") && why.contains("0x47"), "{why}");
         // All the same byte is none either, unless it is the right one.
         assert!(cut(&[0; 100_000], 4096).is_err());
     }

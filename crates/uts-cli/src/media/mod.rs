@@ -18,15 +18,19 @@ pub mod cutter;
 pub mod format;
 pub mod hub;
 pub mod numbers;
+pub mod order;
 pub mod pacer;
 pub mod place;
 pub mod queue;
 pub mod server;
 pub mod wire;
 
+use crate::stream::REQUEST_MAX;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::time::Duration;
-use uts::{Connection, Requirements};
+use tokio::time::timeout;
+use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Requirements};
+use uts_functions::Choice;
 
 /// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "media";
@@ -130,6 +134,32 @@ pub fn change(
     connection.set_requirements(requirements).map_err(|error| error.to_string())
 }
 
+/// Waits until what this end sends in a connection has a mechanism for a function.
+///
+/// # Errors
+/// The peer does not agree, or not in time, in one line.
+pub async fn agreed(connection: &Connection, function: Function) -> Result<(), String> {
+    let mut events = connection.events();
+    let none = Choice::default();
+    let agreed = async {
+        while connection.profile(Direction::Out).is_none_or(|profile| *profile.get(function) == none) {
+            match events.next().await {
+                Some(ConnectionEvent::Exchange(step)) => {
+                    if let ExchangeEvent::Refused { direction: Direction::Out, group: 0, why, .. } = *step {
+                        return Err(format!("the peer takes no media: {why}"));
+                    }
+                }
+                Some(ConnectionEvent::Closed(reason)) => return Err(reason.to_string()),
+                Some(_) => {}
+                None => return Err("the connection has ended".to_owned()),
+            }
+        }
+        Ok(())
+    };
+    let in_time = timeout(REQUEST_MAX, agreed).await;
+    in_time.unwrap_or_else(|_| Err("no profile for media was agreed in time".to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +181,7 @@ mod tests {
         }
         requirements.set(DELAY, "120ms").expect("a property");
         assert_eq!(requirements.msg_lifetime, Some(LATENCY));
-        let explained = uts::explain(&requirements, None, &uts::Library::full());
+        let explained = uts::explain(&requirements, &uts::PathFacts::default(), &uts::Library::local(), None);
         assert!(explained.is_ok(), "{explained:?}");
     }
 }

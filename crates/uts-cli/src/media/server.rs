@@ -3,7 +3,7 @@
 use super::hub::{Hub, Publisher, Subscriber};
 use super::queue::{Queue, Waiting};
 use super::wire::{Asked, Role};
-use super::{AHEAD_BYTES, LATENCY, WAITING_BYTES, change, prepare, requests};
+use super::{AHEAD_BYTES, LATENCY, WAITING_BYTES, agreed, change, prepare, requests};
 use crate::dial::Budget;
 use crate::stream::{Kind, REQUEST_MAX, Refused, answer};
 use crate::tunnel::Teller;
@@ -15,11 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, interval, timeout};
-use uts::{
-    Chunk, Connection, ConnectionEvent, Direction, ExchangeEvent, FlowOptions, Function, MessageOptions,
-    RecvFlow, SendFlow, WriteError,
-};
-use uts_functions::Choice;
+use uts::{Chunk, Connection, FlowOptions, Function, MessageOptions, RecvFlow, SendFlow, WriteError};
 use uts_ledger::{Charge, Resource};
 
 /// The least that may wait for a receiver, where there is little room, in bytes.
@@ -103,10 +99,10 @@ impl Client<'_> {
             Role::Receive => {
                 let held = self.budget.0.charge_up_to(Resource::Memory, WAITING_BYTES_MIN, WAITING_BYTES);
                 let held = held.map_err(|full| Refused { kind: Kind::NoRoom, why: full.to_string() })?;
-                let plays = timeout(REQUEST_MAX, plays(&self.connection)).await;
-                plays
-                    .unwrap_or_else(|_| Err("no profile for media was agreed in time".to_owned()))
-                    .map_err(Refused::absent)?;
+                // Whoever asks for no delay gets messages as they come.
+                let has_delay = self.connection.requirements().playout_delay.is_some();
+                let function = if has_delay { Function::Playout } else { Function::Segmentation };
+                agreed(&self.connection, function).await.map_err(Refused::absent)?;
                 Ok(Part::Receiver(self.hub.receive(&asked.name, held.amount()), held))
             }
         }
@@ -247,31 +243,6 @@ impl Latency {
 fn wanted(connection: &Connection) -> Duration {
     let requirements = connection.requirements();
     requirements.playout_delay.or(requirements.msg_lifetime).unwrap_or(LATENCY)
-}
-
-/// Waits until what is sent to a client is handed over in its time.
-async fn plays(connection: &Connection) -> Result<(), String> {
-    let mut events = connection.events();
-    let none = Choice::default();
-    // Whoever asks for no delay gets messages as they come.
-    let wants_delay = connection.requirements().playout_delay.is_some();
-    let is_agreed = |profile: &uts::Profile| {
-        let function = if wants_delay { Function::Playout } else { Function::Segmentation };
-        *profile.get(function) != none
-    };
-    while !connection.profile(Direction::Out).is_some_and(|profile| is_agreed(&profile)) {
-        match events.next().await {
-            Some(ConnectionEvent::Exchange(step)) => {
-                if let ExchangeEvent::Refused { why, .. } = *step {
-                    return Err(format!("the client takes no media: {why}"));
-                }
-            }
-            Some(ConnectionEvent::Closed(reason)) => return Err(reason.to_string()),
-            Some(_) => {}
-            None => return Err("the connection has ended".to_owned()),
-        }
-    }
-    Ok(())
 }
 
 /// Changes properties of what is sent to a client as it asks it, until it asks no more.

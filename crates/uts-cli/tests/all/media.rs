@@ -363,7 +363,8 @@ fn pictures_of_ffmpeg_arrive() {
         probe.args(["-v", "error", "-count_frames", "-select_streams", "v", "-of", "csv=p=0"]);
         let probed = probe.args(["-show_entries", "stream=nb_read_frames"]).arg(place.path("out.ts"));
         let said = String::from_utf8(probed.output().expect("it runs").stdout).expect("text");
-        said.trim().trim_matches(',').parse::<usize>().unwrap_or(0)
+        // A line for each program that the stream is of, and one for the stream.
+        said.lines().next().and_then(|line| line.trim_matches(',').parse::<usize>().ok()).unwrap_or(0)
     };
     let deadline = Instant::now() + PATIENCE;
     let wanted = SECONDS * 25 - 5;

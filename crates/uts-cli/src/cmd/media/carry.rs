@@ -4,17 +4,19 @@ use super::{Ended, Ends, Run};
 use crate::cmd::tunnel::server;
 use crate::cmd::{Failure, beside, pipe};
 use crate::link::{ConnectOptions, ExchangeStep, Link, Transport};
+use crate::media::order::Order;
 use crate::media::queue::Waiting;
 use crate::media::wire::{Asked, Role};
-use crate::media::{AHEAD_BYTES, requests, split};
+use crate::media::{AHEAD_BYTES, agreed, requests, split};
 use crate::stream::read_answer;
+use bytes::Bytes;
 use std::io;
 use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use uts::{Chunk, Connection, FlowOptions, MessageOptions, RecvFlow, SendFlow};
+use tokio::time::{Instant, sleep_until, timeout};
+use uts::{Chunk, Connection, FlowOptions, Function, MessageOptions, RecvFlow, SendFlow};
 
 /// Time that the server may take to answer a request.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -64,7 +66,8 @@ impl<T: Transport> Run<'_, T> {
                 Ok(ended) => ended,
                 Err(error) => self.broken(&connection, &error).await,
             },
-            // It goes on for ever; a connection that it ends breaks the flows.
+            reason = connection.closed() => Ended::Broken(reason.to_string()),
+            // It goes on for ever; a connection that it ends is closed.
             () = beside::look(self.transport, &self.host, &again, link) => Ended::Done,
         }
     }
@@ -98,6 +101,9 @@ impl<T: Transport> Run<'_, T> {
         let (name, value) = PASSED_ON;
         if !self.options.properties.iter().any(|(asked, _)| asked == name) {
             connection.set_property(name, value)?;
+            if let Err(why) = agreed(connection, Function::Playout).await {
+                self.tell(&format!("datagrams go without their times: {why}"));
+            }
         }
         let flow = connection.open_flow(FlowOptions::default()).await.map_err(io::Error::other)?;
         let (mut send, _recv) = flow.split();
@@ -122,21 +128,41 @@ impl<T: Transport> Run<'_, T> {
         let (mut back, mut recv) = flow.split();
         // Nothing goes that way. The server may have gone.
         let _ = back.finish();
-        while let Some(chunk) = recv.recv_chunk(usize::MAX).await? {
-            let message = match chunk {
-                Chunk::Message(message) | Chunk::Timed { message, .. } => message,
-                // The numbers tell it, too.
-                Chunk::Missing { .. } => continue,
-                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "media that is no messages")),
+        let (mut order, mut out) = (Order::default(), Vec::new());
+        loop {
+            let due = order.due();
+            let chunk = tokio::select! {
+                chunk = recv.recv_chunk(usize::MAX) => chunk?,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    order.on_time(Instant::now(), &mut out);
+                    Some(Chunk::Message(Bytes::new()))
+                }
             };
-            let Some((number, datagram)) = split(&message) else { continue };
-            self.board.count(|count| {
-                count.numbers.on_arrival(number);
-                count.on_datagram(&datagram);
-                count.playout = recv.playout().unwrap_or(count.playout);
-            });
-            if sink.put(datagram).await.is_err() {
-                return Ok(Ended::Done);
+            let has_ended = chunk.is_none();
+            match chunk {
+                Some(Chunk::Message(message) | Chunk::Timed { message, .. }) => {
+                    if let Some((number, datagram)) = split(&message) {
+                        self.board.count(|count| {
+                            count.numbers.on_arrival(number);
+                            count.on_datagram(&datagram);
+                            count.playout = recv.playout().unwrap_or(count.playout);
+                        });
+                        order.push(number, datagram, Instant::now(), &mut out);
+                    }
+                }
+                // The numbers tell how many.
+                Some(Chunk::Missing { .. }) | None => order.flush(&mut out),
+                Some(_) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "media that is no messages"));
+                }
+            }
+            for datagram in out.drain(..) {
+                if sink.put(datagram).await.is_err() {
+                    return Ok(Ended::Done);
+                }
+            }
+            if has_ended {
+                break;
             }
         }
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server has ended the stream"))

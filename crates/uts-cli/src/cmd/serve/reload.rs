@@ -235,7 +235,7 @@ mod tests {
         let lines = "--dir b --writable --anyone; --read-only --dir a --anyone; --hidden --dir a --anyone; \
                      --preserve-mode --dir a --anyone; --pipe x=22 --dir a --anyone; \
                      --forward 80 --dir a --authorized-keys k; --listen-forward 80 --dir a --authorized-keys k; \
-                     --perf --dir a --anyone; --max-connections 3 --dir a --anyone; --max-per-address 3 --dir a --anyone; \
+                     --media --perf --dir a --anyone; --max-connections 3 --dir a --anyone; --max-per-address 3 --dir a --anyone; \
                      --max-per-key 3 --dir a --anyone";
         let mut met = std::collections::BTreeSet::new();
         for line in lines.split(';') {
