@@ -11,8 +11,8 @@
 //!
 //! let rate = Rate::from_bits_per_sec;
 //! let level = |name: &str, bits| Level { name: name.into(), rate: rate(bits), loss: 0.02 };
-//! let mut levels =
-//!     Levels::new(vec![level("sound", 64_000), level("small", 800_000), level("full", 4_000_000)])?;
+//! let all = [("sound", 64_000), ("small", 800_000), ("full", 4_000_000)];
+//! let mut levels = Levels::new(all.map(|(name, bits)| level(name, bits)).into())?;
 //! assert_eq!(levels.current().name, "sound");
 //! // Room is not believed at once.
 //! assert_eq!(levels.on_rate(Time::from_secs(1), rate(9_000_000)), None);
