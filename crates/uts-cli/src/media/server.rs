@@ -126,7 +126,12 @@ impl Client<'_> {
             self.live.enter([name.to_owned(), String::new(), to], Some((&self.connection, recv.id())));
         let taken = async {
             tokio::select! {
-                taken = publish(recv, &publisher, entered.carried()) => taken,
+                taken = publish(recv, &publisher, entered.carried()) => {
+                    taken?;
+                    // Its client ends the connection when it knows that all has come.
+                    let _ = requests.as_mut().await;
+                    Ok(())
+                }
                 ended = &mut requests => ended,
                 () = publisher.replaced() => Err(io::Error::other(REPLACED)),
             }
