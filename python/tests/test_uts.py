@@ -129,6 +129,28 @@ class Messages(unittest.IsolatedAsyncioTestCase):
             gc.collect()
             self.assertEqual(kept, b"ec")
 
+    async def test_messages_have_the_time_of_their_making(self) -> None:
+        async with ends({"uts.profile": "messages", "uts.playoutDelay": "50ms"}) as (client, server):
+            flow = await client.open_flow()
+            count = 0
+            back = None
+            timed: list[uts.Timed] = []
+            while len(timed) < 5:
+                await flow.send(count.to_bytes(4, "big"))
+                count += 1
+                back = back or await server.accept_flow()
+                assert back is not None
+                message = await back.recv_timed()
+                assert message is not None
+                # What is sent before the first profile with playout is in use has no time.
+                if message.media is not None:
+                    timed.append(message)
+            times = [message.media for message in timed if message.media is not None]
+            self.assertEqual(times, sorted(times))
+            self.assertTrue(all(message.age >= 0.04 for message in timed), timed)
+            self.assertAlmostEqual(timed[-1].delay, 0.05)
+            self.assertEqual(sum(message.missing for message in timed), 0)
+
     async def test_view_outlives_its_connection(self) -> None:
         async with ends({"uts.profile": "messages"}) as (client, server):
             flow = await client.open_flow()

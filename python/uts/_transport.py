@@ -191,6 +191,24 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A message, when it was made, and what is missing before it. Times are in seconds."""
+
+    message: memoryview
+    #: When it was made, by the sender's clock; ``None`` if the sender does not ask for ``uts.playoutDelay``.
+    #: Only differences mean something, of all flows of a connection.
+    media: float | None
+    #: For how long messages are held beyond the quickest way.
+    delay: float
+    #: From its making to its handing over, beyond the quickest way.
+    age: float
+    #: It came too late for its time.
+    is_late: bool
+    #: Positions that are missing before it: one for each byte, and one for each message.
+    missing: int
+
+
+@dataclass(frozen=True)
 class Stats:
     """Figures of a connection. Times are in seconds, rates in bits per second."""
 
@@ -314,28 +332,42 @@ class Flow(_Held):
 
         ``bytes(message)`` copies it. The memory is given back with the last view of it.
         """
+        timed = await self.recv_timed()
+        return None if timed is None else timed.message
+
+    async def recv_timed(self) -> Timed | None:
+        """The next message, as :meth:`recv` gives it, with its time and what is missing before it."""
         chunk = await self._recv(0)
         if chunk is None:
             return None
-        is_message, view = chunk
+        is_message, view, timing = chunk
         if not is_message:
             raise MessageError("the flow carries bytes, not messages: ask for preserveMsgBoundaries", "UTS_EMESSAGE")
-        return view
+        return Timed(
+            message=view,
+            media=timing.media_us / 1e6 if timing.is_timed else None,
+            delay=timing.delay_us / 1e6,
+            age=timing.age_us / 1e6,
+            is_late=bool(timing.is_late),
+            missing=timing.missing,
+        )
 
     async def recv_chunk(self, bytes_max: int = _READ_BYTES) -> memoryview | None:
         """What comes next, a message or bytes, not copied; ``None`` at the end."""
         chunk = await self._recv(bytes_max)
         return None if chunk is None else chunk[1]
 
-    async def _recv(self, bytes_max: int) -> tuple[bool, memoryview] | None:
+    async def _recv(self, bytes_max: int) -> tuple[bool, memoryview, Any] | None:
         buffer = ffi.new("uts_buffer *")
         code = await self._call(
             lib.UTS_ON_RECV, lambda: lib.uts_recv_buffer(self._handle, buffer, bytes_max, 0)
         )
         if code == lib.UTS_END:
             return None
+        timing = ffi.new("uts_timing *")
+        check(lib.uts_buffer_timing(buffer, timing))
         owned = ffi.gc(buffer.data, lambda _data, buffer=buffer: lib.uts_release(buffer))
-        return bool(buffer.is_message), memoryview(ffi.buffer(owned, buffer.size)).toreadonly()
+        return bool(buffer.is_message), memoryview(ffi.buffer(owned, buffer.size)).toreadonly(), timing
 
     async def recv_expedited(self) -> bytes | None:
         """The next expedited message; ``None`` when none can come any more."""

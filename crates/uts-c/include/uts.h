@@ -405,6 +405,38 @@ typedef struct {
 } uts_buffer;
 
 /*
+ The time of a message, where the sender asks for "uts.playoutDelay": uts_buffer_timing gives it.
+ */
+typedef struct {
+    /*
+     When it was made, in microseconds by the sender's clock. Only differences mean something, of
+     all flows of a connection.
+     */
+    int64_t media_us;
+    /*
+     Microseconds that messages are held beyond the quickest way.
+     */
+    uint64_t delay_us;
+    /*
+     Microseconds from its making to its handing over, beyond the quickest way.
+     */
+    uint64_t age_us;
+    /*
+     Positions that are missing before it, in the order of the making: one for each byte, and one
+     for each message. Something has to be shown in their place.
+     */
+    uint64_t missing;
+    /*
+     1 = it has a time, 0 = the sender has said none.
+     */
+    int is_timed;
+    /*
+     1 = it came too late for its time.
+     */
+    int is_late;
+} uts_timing;
+
+/*
  Figures of a connection; of one that has ended, as they were then. Later versions may have more
  behind these.
  */
@@ -698,6 +730,15 @@ int uts_read(uts_flow *flow, void *data, size_t size, size_t *got, int timeout_m
  Returns UTS_OK; UTS_AGAIN; UTS_END at the end; as uts_recv else.
  */
 int uts_recv_buffer(uts_flow *flow, uts_buffer *buffer, size_t bytes_max, int timeout_ms);
+
+/*
+ Tells when a message was made and what is missing before it, where the sender asks for
+ "uts.playoutDelay".
+
+ timing: where it goes.
+ Returns UTS_OK; UTS_EHANDLE if the buffer was ended; UTS_EINVAL.
+ */
+int uts_buffer_timing(const uts_buffer *buffer, uts_timing *timing);
 
 /*
  Ends a buffer: its bytes are the library's again, and it is empty.

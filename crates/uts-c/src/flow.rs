@@ -16,7 +16,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use uts::requirements::Requirements;
-use uts::{Chunk, ExpeditedFlow, FlowId, MessageOptions, Profile, RecvFlow, SendFlow};
+use uts::{Chunk, ExpeditedFlow, FlowId, MessageOptions, Profile, RecvFlow, SendFlow, Timing};
 
 /// Flow of a connection: bytes or messages, both ways.
 pub struct uts_flow(());
@@ -82,9 +82,48 @@ impl uts_buffer {
     };
 }
 
+/// The time of a message, where the sender asks for "uts.playoutDelay": uts_buffer_timing gives it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct uts_timing {
+    /// When it was made, in microseconds by the sender's clock. Only differences mean something, of
+    /// all flows of a connection.
+    pub media_us: i64,
+    /// Microseconds that messages are held beyond the quickest way.
+    pub delay_us: u64,
+    /// Microseconds from its making to its handing over, beyond the quickest way.
+    pub age_us: u64,
+    /// Positions that are missing before it, in the order of the making: one for each byte, and one
+    /// for each message. Something has to be shown in their place.
+    pub missing: u64,
+    /// 1 = it has a time, 0 = the sender has said none.
+    pub is_timed: c_int,
+    /// 1 = it came too late for its time.
+    pub is_late: c_int,
+}
+
+impl uts_timing {
+    const NONE: uts_timing =
+        uts_timing { media_us: 0, delay_us: 0, age_us: 0, missing: 0, is_timed: 0, is_late: 0 };
+
+    fn of(timing: Option<Timing>, missing: u64) -> uts_timing {
+        let micros = |time: core::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let Some(timing) = timing else { return uts_timing { missing, ..Self::NONE } };
+        uts_timing {
+            media_us: timing.media.as_micros(),
+            delay_us: micros(timing.delay),
+            age_us: micros(timing.age),
+            missing,
+            is_timed: 1,
+            is_late: timing.is_late.into(),
+        }
+    }
+}
+
 /// Memory that C has been lent: held, and not looked at.
 struct Lent {
     _bytes: Bytes,
+    timing: uts_timing,
 }
 
 impl Object for Lent {
@@ -105,6 +144,8 @@ struct Receiving {
     inner: RecvFlow,
     /// A message for which there was no room.
     kept: Option<Bytes>,
+    /// Positions that are missing before what comes next.
+    missing: u64,
 }
 
 impl Object for Flow {
@@ -120,7 +161,7 @@ impl Flow {
             id,
             connection: connection.clone(),
             send: Mutex::new(send),
-            recv: Mutex::new(Receiving { inner: recv, kept: None }),
+            recv: Mutex::new(Receiving { inner: recv, kept: None, missing: 0 }),
             expedited: Mutex::new(expedited),
             requirements: Mutex::new(requirements),
         }
@@ -361,8 +402,10 @@ pub unsafe extern "C" fn uts_recv_buffer(
             None => {
                 let receiving = async {
                     while let Some(chunk) = recv.inner.recv_chunk(bytes_max).await? {
-                        if let Some(piece) = Piece::of(chunk) {
-                            return Ok(Some(piece));
+                        // What is missing stays known if the wait is given up.
+                        match Piece::of(chunk) {
+                            Ok(piece) => return Ok(Some(piece)),
+                            Err(missing) => recv.missing = recv.missing.saturating_add(missing),
                         }
                     }
                     Ok::<_, uts::ReadError>(None)
@@ -372,7 +415,7 @@ pub unsafe extern "C" fn uts_recv_buffer(
                 received?.ok_or_else(Failure::end)?
             }
         };
-        out.set(piece.lend()?);
+        out.set(piece.lend(core::mem::take(&mut recv.missing))?);
         Ok(())
     })
 }
@@ -383,28 +426,32 @@ struct Piece {
     right_bytes: usize,
     data: Bytes,
     is_message: bool,
+    timing: Option<Timing>,
 }
 
 impl Piece {
     fn message(data: Bytes) -> Self {
-        Piece { position: 0, right_bytes: data.len(), data, is_message: true }
+        Piece { position: 0, right_bytes: data.len(), data, is_message: true, timing: None }
     }
 
-    /// `None` of what is missing: the next message says enough.
-    fn of(chunk: Chunk) -> Option<Self> {
-        Some(match chunk {
+    /// # Errors
+    /// The positions that are missing, if that is what the chunk tells.
+    fn of(chunk: Chunk) -> core::result::Result<Self, u64> {
+        Ok(match chunk {
             Chunk::Bytes(position, data) => Piece { position, is_message: false, ..Piece::message(data) },
-            Chunk::Message(message) | Chunk::Timed { message, .. } => Piece::message(message),
+            Chunk::Message(message) => Piece::message(message),
+            Chunk::Timed { message, timing } => Piece { timing: Some(timing), ..Piece::message(message) },
             Chunk::Damaged { message, right_bytes } => {
                 let right = usize::try_from(right_bytes).unwrap_or(usize::MAX).min(message.len());
                 Piece { right_bytes: right, ..Piece::message(message) }
             }
-            Chunk::Missing { .. } => return None,
+            Chunk::Missing { positions } => return Err(positions),
         })
     }
 
-    fn lend(self) -> Result<uts_buffer> {
-        let Piece { position, right_bytes, data, is_message } = self;
+    fn lend(self, missing: u64) -> Result<uts_buffer> {
+        let Piece { position, right_bytes, data, is_message, timing } = self;
+        let timing = uts_timing::of(timing, missing);
         let (start, size) = (data.as_ptr(), data.len());
         Ok(uts_buffer {
             data: start,
@@ -413,10 +460,31 @@ impl Piece {
             position,
             is_message: is_message.into(),
             // No context's: who reads it need not know of that one's end.
-            owner: give(Common::of::<Lent>(None), Arc::new(Lent { _bytes: data }))?,
+            owner: give(Common::of::<Lent>(None), Arc::new(Lent { _bytes: data, timing }))?,
             ..uts_buffer::NONE
         })
     }
+}
+
+/// Tells when a message was made and what is missing before it, where the sender asks for
+/// "uts.playoutDelay".
+///
+/// timing: where it goes.
+/// Returns UTS_OK; UTS_EHANDLE if the buffer was ended; UTS_EINVAL.
+///
+/// # Safety
+/// See the head of uts.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uts_buffer_timing(buffer: *const uts_buffer, timing: *mut uts_timing) -> c_int {
+    border(|| {
+        // SAFETY: as promised.
+        let mut out = unsafe { Out::new(timing, uts_timing::NONE, "timing") }?;
+        // SAFETY: as promised.
+        let held = unsafe { value(buffer, "buffer") }?;
+        let held = held.ok_or_else(|| Failure::argument("`buffer` is NULL"))?;
+        out.set(find::<Lent>(held.owner)?.1.timing);
+        Ok(())
+    })
 }
 
 /// Ends a buffer: its bytes are the library's again, and it is empty.

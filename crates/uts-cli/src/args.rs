@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod decode;
+mod media;
 mod perf;
 mod ssh;
 mod tunnel;
 pub use decode::DecodeArgs;
+pub use media::{CommonArgs, MediaArgs, MediaCommand, RecvArgs, SendArgs};
 pub use perf::PerfArgs;
 pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
 pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
@@ -20,13 +22,14 @@ pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
 #[command(
     name = "uts",
     version,
-    about = "Copies files, carries ports and streams, and measures: over UTS, a transport on UDP that fits itself to the path",
+    about = "Copies files, carries ports, streams and media, and measures: over UTS, a transport on UDP that fits itself to the path",
     after_help = "Examples:
   uts serve --dir /srv/files                  let anyone read a directory
   uts cp big.iso uts://host/incoming/         send a file
   uts cp -r uts://host/photos .               fetch a directory
   uts ssh host                                a session that lives through changes of network
   uts pipe host ssh                           reach a service behind a server
+  uts media send udp://:5000 uts://host/hall  pictures and sound, in their time
   uts tunnel -L 8080:127.0.0.1:80 host        lead a port here to one there
   uts perf host                               measure what a connection carries
   uts explain --property reliability=prefer   what that leads to, and why
@@ -44,7 +47,7 @@ pub struct Args {
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve files, tunnels, services and measurements
+    /// Serve files, tunnels, services, media and measurements
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
@@ -71,7 +74,9 @@ pub enum Command {
     SshJoin(SshJoinArgs),
     /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
     Tunnel(TunnelArgs),
-    /// Look at a tunnel or a server that runs, and change it
+    /// Send and receive pictures and sound by a server: MPEG-TS, RTP
+    Media(MediaArgs),
+    /// Look at a tunnel, a stream of media or a server that runs, and change it
     Ctl(CtlArgs),
     /// Follow a server or a tunnel that runs on a terminal
     Top(TopArgs),
@@ -124,7 +129,7 @@ impl Command {
             Command::Cp(cp) => cp.quiet,
             Command::Tunnel(tunnel) => tunnel.quiet,
             Command::Perf(perf) => perf.quiet,
-            Command::Pipe(_) => true,
+            Command::Pipe(_) | Command::Media(_) => true,
             _ => false,
         }
     }
@@ -140,6 +145,7 @@ impl Command {
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
   uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
   uts serve --forward 127.0.0.1:80 --forward '*:443' --authorized-keys /etc/uts/keys
+  uts serve --media --authorized-keys /etc/uts/keys
   uts serve --perf --anyone
   uts serve --config /etc/uts/serve.toml
 
@@ -151,7 +157,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["config", "pipe", "forward", "listen_forward", "perf"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["config", "pipe", "forward", "listen_forward", "media", "perf"])]
     pub dir: Option<PathBuf>,
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
@@ -166,6 +172,10 @@ pub struct ServeArgs {
     /// *:8080; may be repeated; needs --authorized-keys
     #[arg(long, value_name = "[udp/][ADDR:]PORT[@KEY]")]
     pub listen_forward: Vec<crate::tunnel::permit::Pattern>,
+    /// Let `uts media` send streams under names, and receive them; needs --authorized-keys or
+    /// --anyone
+    #[arg(long)]
+    pub media: bool,
     /// Let `uts perf` measure, one client at a time; needs --authorized-keys or --anyone
     #[arg(long)]
     pub perf: bool,

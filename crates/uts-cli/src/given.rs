@@ -92,6 +92,17 @@ pub fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads the age at which a datagram of media is handed over.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn latency(text: &str) -> Result<Duration, String> {
+    let wrong = "write a time of 1ms to 10s, as 120ms";
+    let time = uts_units::time_in("ms", text).map_err(|error| error.or(wrong))?;
+    let is_good = (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&time);
+    is_good.then_some(time).ok_or_else(|| wrong.to_owned())
+}
+
 /// Reads how many workers share a port: a number, or `all` for as many as this process has
 /// processors.
 ///

@@ -12,6 +12,7 @@ mod dictionary;
 mod given;
 mod habits;
 mod link;
+pub mod media;
 pub mod metrics;
 pub mod perf;
 mod pipe;
@@ -110,6 +111,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::SshJoin(join) => cmd::ssh::join::run(&join.socket),
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
+            Command::Media(media) => cmd::media::run(&transport, media).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
             Command::Top(top) => cmd::top::run(top).await,
             Command::Perf(perf) => cmd::perf::run(&transport, perf).await,

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
-use uts_functions::{Function, Profile};
+use uts_functions::{Function, Profile, Rate};
 
 /// A connection of an endpoint; never reused while the endpoint lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +64,10 @@ pub enum Event {
     /// the peer sends without flow control (flow/none), so that nothing can hold it back. Told
     /// once.
     NoEffect(&'static str),
+    /// This end may send so much from now on, in UDP payload: it differs by more than a tenth from
+    /// what was told before. Told to those who ask for it, by
+    /// [`Connection::want_rate`](crate::Connection::want_rate).
+    MaySend(Rate),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }

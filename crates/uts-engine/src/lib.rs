@@ -25,6 +25,7 @@ pub(crate) mod consent;
 pub mod endpoint;
 pub mod event;
 pub mod exchange;
+pub mod levels;
 pub mod named;
 pub mod policy;
 pub mod requirements;

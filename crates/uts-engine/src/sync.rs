@@ -16,7 +16,7 @@
 //! let (sound, picture) = (group.reference(), group.add(Bounds::PICTURE));
 //! let timing = |n: i64, delay| {
 //!     let (media, delay) = (MediaTime::from_micros(20_000 * n), Duration::from_millis(delay));
-//!     Timing { media, delay, is_late: false }
+//!     Timing { media, delay, age: delay, is_late: false }
 //! };
 //! assert_eq!(group.hold(sound, &timing(0, 40)), Duration::ZERO);
 //! let mut hold = Duration::ZERO;
@@ -261,7 +261,8 @@ mod tests {
     }
 
     fn timing(media_ms: i64, delay: u64) -> Timing {
-        Timing { media: MediaTime::from_micros(media_ms * 1000), delay: ms(delay), is_late: false }
+        let (media, delay) = (MediaTime::from_micros(media_ms * 1000), ms(delay));
+        Timing { media, delay, age: delay, is_late: false }
     }
 
     /// Whatever delays flows have, in the end each is within its bounds, and nothing is held that

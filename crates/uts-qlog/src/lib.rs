@@ -110,6 +110,7 @@ impl<W: Write> Qlog<W> {
                 ("uts:moved", json!({ "remote": printable::address(*remote).to_string(), "who": who }))
             }
             Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
+            Event::MaySend(rate) => ("uts:may_send", json!({ "bits_per_s": rate.bits_per_sec() })),
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
             Event::Expedited(flow) => ("uts:expedited", json!({ "flow": flow.0 })),

@@ -170,7 +170,8 @@ impl Told {
             | Event::Silent(_)
             | Event::Heard(_)
             | Event::Moved { .. }
-            | Event::NoEffect(_) => {}
+            | Event::NoEffect(_)
+            | Event::MaySend(_) => {}
             Event::Closed(reason) => {
                 self.closed = Some(reason);
                 for waiting in core::mem::take(&mut self.waiting).into_values() {

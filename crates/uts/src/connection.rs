@@ -334,6 +334,17 @@ impl Connection {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
     }
 
+    /// From now on [`ConnectionEvent::MaySend`] tells at which rate this end may send, or no more:
+    /// for encoders, and for [`Levels`](crate::levels::Levels). It is told when it has changed by
+    /// more than a tenth, at most once in a round trip or 100 ms, whichever is longer.
+    pub fn want_rate(&self, is_wanted: bool) {
+        self.shared().act(|inner, _| {
+            if let Ok(connection) = self.open(inner) {
+                connection.want_rate(is_wanted);
+            }
+        });
+    }
+
     /// Bytes that were handed over and that the peer has not acknowledged, of all flows. `None`
     /// after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {

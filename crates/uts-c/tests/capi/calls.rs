@@ -147,6 +147,24 @@ type Waits = fn(usize) -> c_int;
 const CALLS: &[(&str, Call)] = &[
     ("uts_accept", |w| w.giving(|w, out| unsafe { uts_accept(w.handle(), out, w.timeout()) })),
     ("uts_accept_flow", |w| w.giving(|w, out| unsafe { uts_accept_flow(w.handle(), out, w.timeout()) })),
+    ("uts_buffer_timing", |w| {
+        let buffer = uts_buffer {
+            data: null(),
+            size: 0,
+            right_bytes: 0,
+            position: 0,
+            is_message: 0,
+            reserved: 0,
+            owner: w.handle::<uts_buffer>().cast(),
+        };
+        let mut timing = core::mem::MaybeUninit::<uts_timing>::uninit();
+        let code = unsafe { uts_buffer_timing(&raw const buffer, timing.as_mut_ptr()) };
+        if code == 0 {
+            let timing = unsafe { timing.assume_init() };
+            assert_eq!((timing.is_timed, timing.missing), (0, 0), "nobody asks for it here");
+        }
+        Some(code)
+    }),
     ("uts_close", |w| {
         // Seldom, or little would be left to call.
         (w.dice.roll(3) == 0).then(|| uts_close(w.handle()))

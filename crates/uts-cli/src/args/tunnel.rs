@@ -68,11 +68,13 @@ pub struct TunnelArgs {
   uts ctl ~/.uts-tunnel set connCapacityProfile=scavenger
   uts ctl ~/.uts-tunnel set --forward 127.0.0.1:8080 connPriority=200
   uts ctl ~/.uts-tunnel end 17
+  uts ctl ~/.uts-camera set uts.playoutDelay=300ms
   uts ctl /run/uts/control
   uts ctl /run/uts/control set --id 3 maxSendRate=5Mbit/s
   uts ctl /run/uts/control audit")]
 pub struct CtlArgs {
-    /// Socket of the tunnel or the server, the FILE of its --control, or of a session of `uts ssh`
+    /// Socket of the tunnel, the stream of media or the server, the FILE of its --control, or of a
+    /// session of `uts ssh`
     #[arg(value_name = "FILE")]
     pub socket: PathBuf,
     /// Action [default: list]

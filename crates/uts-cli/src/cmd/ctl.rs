@@ -91,8 +91,12 @@ fn server_table(answer: &Value) -> String {
 fn streams(client: &Value) -> String {
     let line = |carried: &Value| {
         let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
+        let dropped = match carried["dropped"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(dropped) => format!(", {dropped} dropped"),
+        };
         format!(
-            "    {} {}, {} s, {} in, {} out\n",
+            "    {} {}, {} s, {} in, {} out{dropped}\n",
             carried["id"],
             carried["to"].as_str().unwrap_or_default(),
             carried["seconds"],
@@ -177,6 +181,10 @@ fn table(answer: &Value) -> String {
             text(&connection["profile_in"]),
         ),
     };
+    if let media @ Value::Object(_) = &answer["media"] {
+        let words = crate::media::board::words(media);
+        out.push_str(&format!("{} as {}: {words}\n", text(&media["place"]), text(&media["name"])));
+    }
     for forward in all(&answer["forwards"]) {
         let line = format!(
             "{} to {}{}\n",

@@ -11,6 +11,7 @@ pub mod keygen;
 pub mod lab;
 pub mod ls;
 pub mod manual;
+pub mod media;
 mod meter;
 pub mod parts;
 mod patience;

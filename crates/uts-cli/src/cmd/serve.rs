@@ -18,6 +18,8 @@ use crate::dial::Budget;
 use crate::link::{
     self, Limits, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport, TurnedAway,
 };
+use crate::media::hub::Hub;
+use crate::media::server::Client as MediaClient;
 use crate::perf;
 use crate::pipe::{Owner, Permitted, Pipes};
 use crate::resumed;
@@ -98,8 +100,9 @@ pub async fn run<T: Transport>(
 /// Refuses options that leave open who may do what they allow.
 fn check(args: &ServeArgs) -> Result<(), Failure> {
     let leads = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
-    if args.dir.is_none() && !leads && !args.perf {
-        let why = "nothing is served: say what, by --dir, --pipe, --forward, --listen-forward or --perf";
+    if args.dir.is_none() && !leads && !args.media && !args.perf {
+        let why =
+            "nothing is served: say what, by --dir, --pipe, --forward, --listen-forward, --media or --perf";
         return Err(Failure::Usage(why.into()));
     }
     if args.writable && !args.anyone && args.authorized_keys.is_none() {
@@ -112,6 +115,10 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
     }
     if !(args.forward.is_empty() && args.listen_forward.is_empty()) && args.authorized_keys.is_none() {
         let why = "--forward, --listen-forward: say whose keys may use it, by --authorized-keys FILE";
+        return Err(Failure::Usage(why.into()));
+    }
+    if args.media && !args.anyone && args.authorized_keys.is_none() {
+        let why = "--media: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
     if args.perf && !args.anyone && args.authorized_keys.is_none() {
@@ -312,6 +319,7 @@ enum Offered {
     Files(Service),
     Pipes(Arc<Pipes>),
     Tunnels(Receiver<Arc<Permits>>, Arc<Places>),
+    Media(Arc<Hub>),
     Perf(Arc<perf::Server>),
 }
 
@@ -371,6 +379,15 @@ async fn serve_client<L: Link>(
                 let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "tunnel", line));
                 let exit = Exit::new(connection()?, judge, live.clone(), teller, budget);
                 exit.serve().await.map_err(words)
+            }
+            Offered::Media(hub) => {
+                let (ui, peer) = (ui.clone(), peer.clone());
+                let owner = fingerprint.clone().unwrap_or_else(|| peer.host().to_owned());
+                let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "media", line));
+                let (connection, budget) = (connection()?, &budget);
+                let client =
+                    MediaClient { hub, connection, live: &live, budget, owner: &owner, teller: &teller };
+                client.serve().await.map_err(words)
             }
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &peer).await,
         }
@@ -453,6 +470,7 @@ fn served(
     Ok(Served {
         is_writable: args.writable,
         has_files: args.dir.is_some(),
+        has_media: args.media,
         has_perf: args.perf,
         pipes: Permitted::new(&args.pipe).map(|pipes| pipes.to_string()).unwrap_or_default(),
         forwards: forwards(args),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncWriteExt;
-use uts::Direction;
+use uts::{Connection, Direction};
 
 /// A tunnel, as it can be looked at and changed.
 pub struct Board {
@@ -52,21 +52,24 @@ impl Controlled for Board {
     }
 }
 
+/// A connection to a server, and its last exchange, for a list.
+pub fn of_connection(connection: &Connection, last: &Sentence) -> Value {
+    let (facts, stats) = (connection.facts(), connection.stats());
+    let profile = |direction| connection.profile(direction).map(|profile| profile.to_string());
+    json!({
+        "address": connection.remote_addr().map(|address| address.to_string()),
+        "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
+        "exchanges": stats.exchanges, "last_exchange": last.fields(),
+        "properties": connection.requirements().settings(),
+        "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
+    })
+}
+
 impl Board {
     fn list(&self) -> Value {
         let connection = self.connections.borrow().clone();
-        let connection = connection.map(|connection| {
-            let (facts, stats) = (connection.facts(), connection.stats());
-            let profile = |direction| connection.profile(direction).map(|profile| profile.to_string());
-            json!({
-                "address": connection.remote_addr().map(|address| address.to_string()),
-                "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
-                "exchanges": stats.exchanges,
-                "last_exchange": self.last.lock().unwrap_or_else(PoisonError::into_inner).fields(),
-                "properties": connection.requirements().settings(),
-                "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
-            })
-        });
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let connection = connection.map(|connection| of_connection(&connection, &last));
         let forwards: Vec<Value> = self
             .forwards
             .iter()

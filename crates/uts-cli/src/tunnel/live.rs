@@ -51,6 +51,8 @@ pub struct Carried {
     pub sent: AtomicU64,
     /// Bytes that came from it.
     pub received: AtomicU64,
+    /// Datagrams that the peer could not take, and that were given up.
+    pub dropped: AtomicU64,
     /// The flow, if it can be looked at.
     flow: Option<(Connection, FlowId)>,
     since: Instant,
@@ -88,6 +90,7 @@ impl Live {
             to,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             flow: flow.map(|(connection, flow)| (connection.clone(), flow)),
             since: Instant::now(),
             ends: Notify::new(),
@@ -169,6 +172,7 @@ impl Carried {
             "id": id, "priority": priority, "forward": self.forward, "from": self.from, "to": self.to,
             "flow": look.map(|(_, flow)| flow.0), "seconds": self.since.elapsed().as_secs(),
             "bytes_sent": self.sent.load(Relaxed), "bytes_received": self.received.load(Relaxed),
+            "dropped": self.dropped.load(Relaxed),
             "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
         })
     }

@@ -75,13 +75,7 @@ impl Opening {
         out.extend_from_slice(&number.to_be_bytes());
         put_text(&mut out, &place.host, HOST_BYTES_MAX);
         out.extend_from_slice(&place.port.to_be_bytes());
-        let fits = |(name, value): &&(String, String)| name.len().max(value.len()) <= PROPERTY_BYTES_MAX;
-        let properties: Vec<_> = self.properties.iter().filter(fits).take(PROPERTIES_MAX).collect();
-        out.push(properties.len() as u8);
-        for (name, value) in properties {
-            put_text(&mut out, name, PROPERTY_BYTES_MAX);
-            put_text(&mut out, value, PROPERTY_BYTES_MAX);
-        }
+        put_properties(&mut out, &self.properties);
         out
     }
 
@@ -100,18 +94,7 @@ impl Opening {
         let protocol = if kind & UDP == 0 { Protocol::Tcp } else { Protocol::Udp };
         let number = recv.read_u16().await?;
         let place = Place { host: read_text(recv).await?, port: recv.read_u16().await? };
-        let count = recv.read_u8().await?.into();
-        if count > PROPERTIES_MAX {
-            return Err(wrong(format!("{count} properties; {PROPERTIES_MAX} are the most")));
-        }
-        let mut properties = Vec::with_capacity(count);
-        for _ in 0..count {
-            let property = (read_text(recv).await?, read_text(recv).await?);
-            if property.0.len().max(property.1.len()) > PROPERTY_BYTES_MAX {
-                return Err(wrong(format!("a property of more than {PROPERTY_BYTES_MAX} bytes")));
-            }
-            properties.push(property);
-        }
+        let properties = read_properties(recv).await?;
         let is_place = !place.host.is_empty() && !place.host.contains(char::is_control);
         let asked = match kind & !UDP {
             CONNECT if is_place && place.port > 0 => Asked::Connect(protocol, place),
@@ -123,6 +106,39 @@ impl Opening {
         };
         Ok(Opening { asked, properties })
     }
+}
+
+/// Appends a byte that counts properties, and for each a name and a value (a byte of length, and
+/// text). Those that are too many or too long are left out.
+pub fn put_properties(out: &mut Vec<u8>, properties: &[(String, String)]) {
+    let fits = |(name, value): &&(String, String)| name.len().max(value.len()) <= PROPERTY_BYTES_MAX;
+    let properties: Vec<_> = properties.iter().filter(fits).take(PROPERTIES_MAX).collect();
+    out.push(properties.len() as u8);
+    for (name, value) in properties {
+        put_text(out, name, PROPERTY_BYTES_MAX);
+        put_text(out, value, PROPERTY_BYTES_MAX);
+    }
+}
+
+/// Reads what [`put_properties`] has written.
+///
+/// # Errors
+/// Those of the flow; [`io::ErrorKind::InvalidData`] if they are too many or too long.
+pub async fn read_properties(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<(String, String)>> {
+    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let count = recv.read_u8().await?.into();
+    if count > PROPERTIES_MAX {
+        return Err(wrong(format!("{count} properties; {PROPERTIES_MAX} are the most")));
+    }
+    let mut properties = Vec::with_capacity(count);
+    for _ in 0..count {
+        let property = (read_text(recv).await?, read_text(recv).await?);
+        if property.0.len().max(property.1.len()) > PROPERTY_BYTES_MAX {
+            return Err(wrong(format!("a property of more than {PROPERTY_BYTES_MAX} bytes")));
+        }
+        properties.push(property);
+    }
+    Ok(properties)
 }
 
 #[cfg(test)]

@@ -74,6 +74,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("more_files".into(), json!(served.has_more));
             object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
             object.insert("confined".into(), json!(served.confined));
+            if served.has_media {
+                object.insert("media".into(), json!(true));
+            }
             if served.has_perf {
                 object.insert("perf".into(), json!(true));
             }

@@ -48,6 +48,8 @@ pub struct Served {
     /// True if there are files.
     pub has_files: bool,
     /// True if clients may measure.
+    pub has_media: bool,
+    /// Measurements.
     pub has_perf: bool,
     /// The services that streams lead to, in words; empty = none.
     pub pipes: String,
@@ -75,6 +77,7 @@ impl Served {
             (self.has_files, format!("{subject} ({}), {}", self.count(), self.access())),
             (!self.pipes.is_empty(), format!("streams to {}", self.pipes)),
             (!self.forwards.is_empty(), format!("tunnels to {}", self.forwards)),
+            (self.has_media, "media".to_owned()),
             (self.has_perf, "measurements".to_owned()),
         ];
         let given: Vec<String> = given.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();

@@ -20,6 +20,7 @@ mod installing;
 mod interop;
 mod lab;
 mod measuring;
+mod media;
 mod moving;
 mod operating;
 mod outputs;

@@ -75,7 +75,7 @@ use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use uts_functions::congestion::Congestion as _;
-use uts_functions::{Function, PathFacts, Profile, Time, establishment};
+use uts_functions::{Function, PathFacts, Profile, Rate, Time, establishment};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{is_long, peek_epoch};
 use ways::Ways;
@@ -180,6 +180,19 @@ impl Connection {
     pub fn facts(&self) -> PathFacts {
         let bytes = self.parts.size.current() as u64;
         self.ways.outbound.as_ref().map_or_else(PathFacts::default, |o| o.facts(bytes))
+    }
+
+    /// From now on [`Event::MaySend`](crate::Event::MaySend) tells at which rate this end may send,
+    /// or no more. It begins with the next report of the peer.
+    pub fn want_rate(&mut self, is_wanted: bool) {
+        self.ways.rate_hint = is_wanted.then(Default::default);
+    }
+
+    /// The rate at which this end may send now, in UDP payload; `None` until a round trip is known.
+    /// On a path of which nothing shows the limit, it is twice what has been delivered at the most:
+    /// who sends more is told more.
+    pub fn may_send(&self) -> Option<Rate> {
+        self.ways.outbound.as_ref()?.may_send(self.parts.size.current() as u64)
     }
 
     /// The profile in use; `None` before the handshake is done.

@@ -74,6 +74,7 @@ impl Connection {
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
             let largest = done.packets.iter().map(|run| run.sent.bytes).max().unwrap_or(0);
             outbound.meter.on_arrived(now, (newest.number, largest), &outbound.rtt);
+            self.ways.hint_rate(now, self.parts.size.current() as u64);
         }
         self.settle_runs(now, &done.packets);
         if let Some(outbound) = &mut self.ways.outbound {

@@ -4,6 +4,7 @@
 use super::marking::Marking;
 use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
+use super::send::rate_hint::RateHint;
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
 use crate::config::ConnectionConfig;
 use crate::endpoint::budget::Stores;
@@ -24,6 +25,8 @@ pub(super) struct Ways {
     pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
     pub receive_rate: Option<Box<ReceiveRate>>,
+    /// Where the application wants to know at which rate it may send.
+    pub rate_hint: Option<Box<RateHint>>,
     /// Bytes that the application has handed over.
     pub bytes_written: u64,
     /// State of ECN marks: whether the path bears them.
@@ -42,6 +45,7 @@ impl Ways {
             inbound: None,
             feedback: BTreeSet::new(),
             receive_rate: None,
+            rate_hint: None,
             bytes_written: 0,
             marking: Marking::default(),
             stats: Stats::default(),

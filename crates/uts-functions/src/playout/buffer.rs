@@ -63,6 +63,9 @@ pub struct Timing {
     pub media: MediaTime,
     /// The delay in use beyond the quickest way.
     pub delay: Duration,
+    /// Its age as it was handed over, beyond the quickest way: to be said of it
+    /// (`MessageOptions::age`) by who hands it on to another.
+    pub age: Duration,
     /// It came too late for that.
     pub is_late: bool,
 }
@@ -296,7 +299,9 @@ impl Buffer {
             self.last = Some(Last { place, delay });
             self.may_jump = false;
         }
-        Some(Next::Data(what, has_time.then_some(Timing { media: place.0, delay, is_late })))
+        let made = place.0.as_micros().saturating_add(clock.quickest());
+        let age = Duration::from_micros(u64::try_from(micros(now).saturating_sub(made)).unwrap_or(0));
+        Some(Next::Data(what, has_time.then_some(Timing { media: place.0, delay, age, is_late })))
     }
 
     /// True if nothing waits, and nothing else is to come out of it.

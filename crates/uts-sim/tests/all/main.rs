@@ -24,6 +24,7 @@ mod hostile;
 mod hybrid;
 mod implicit_exchange;
 mod joined;
+mod levels;
 mod liveness;
 mod mechanism_costs;
 mod mechanisms;

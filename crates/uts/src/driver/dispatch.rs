@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId};
-use uts_functions::{PathFacts, Time};
+use uts_functions::{PathFacts, Rate, Time};
 use uts_units::printable;
 
 /// Events that are kept for the first subscriber. A connection without one has few.
@@ -48,6 +48,9 @@ pub enum ConnectionEvent {
     /// This property has no effect with the profile in use: `maxRecvRate`, where the peer sends
     /// without flow control (flow/none), so that nothing can hold it back. Told once.
     NoEffect(&'static str),
+    /// This end may send so much from now on, in UDP payload. Told to those who ask for it, by
+    /// [`Connection::want_rate`](crate::Connection::want_rate).
+    MaySend(Rate),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
@@ -231,6 +234,7 @@ impl ConnectionState {
             }
             Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
             Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
+            Event::MaySend(rate) => self.publish_if_asked(ConnectionEvent::MaySend(rate)),
             Event::Closed(reason) => self.end(reason, woken),
         }
     }

@@ -212,7 +212,7 @@ impl Clients {
         let mut streams = table.lost.iter().map(|(_, live)| live.count() as u64).sum::<u64>();
         drop(table);
         let mut connections: BTreeMap<String, u64> =
-            ["files", "pipe", "tunnel", "perf"].map(|service| (service.to_owned(), 0)).into();
+            ["files", "pipe", "tunnel", "media", "perf"].map(|service| (service.to_owned(), 0)).into();
         let mut loss = 0.0;
         for (service, live, seen) in &present {
             *connections.entry(service.clone().unwrap_or_default()).or_default() += 1;

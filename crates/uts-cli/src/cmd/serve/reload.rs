@@ -5,6 +5,7 @@ use super::settings::Settings;
 use super::{Offer, Offered, check};
 use crate::args::ServeArgs;
 use crate::cmd::Failure;
+use crate::media::{self, hub::Hub};
 use crate::perf;
 use crate::pipe::{self, Permitted, Pipes};
 use crate::tunnel::{self, held::Places, permit::Permits};
@@ -20,7 +21,7 @@ type Take = fn(&mut ServeArgs, &ServeArgs);
 
 /// Options that count from now on when the file says something else. All others stay until the next
 /// start.
-const TAKEN_OVER: [(&str, Take); 13] = [
+const TAKEN_OVER: [(&str, Take); 14] = [
     ("dir", |to, from| to.dir.clone_from(&from.dir)),
     ("writable", |to, from| to.writable = from.writable),
     ("read-only", |to, from| to.read_only = from.read_only),
@@ -29,6 +30,7 @@ const TAKEN_OVER: [(&str, Take); 13] = [
     ("pipe", |to, from| to.pipe.clone_from(&from.pipe)),
     ("forward", |to, from| to.forward.clone_from(&from.forward)),
     ("listen-forward", |to, from| to.listen_forward.clone_from(&from.listen_forward)),
+    ("media", |to, from| to.media = from.media),
     ("perf", |to, from| to.perf = from.perf),
     ("authorized-keys", |to, from| to.authorized_keys.clone_from(&from.authorized_keys)),
     ("max-connections", |to, from| to.max_connections = from.max_connections),
@@ -75,6 +77,7 @@ struct Behind {
     pipes: Arc<Pipes>,
     files: Option<Service>,
     places: Arc<Places>,
+    media: Arc<Hub>,
     perf: Arc<perf::Server>,
 }
 
@@ -102,6 +105,9 @@ impl Behind {
             let tunnels = Offered::Tunnels(self.permits.subscribe(), self.places.clone());
             offer = offer.with(tunnel::SERVICE, tunnels);
         }
+        if args.media {
+            offer = offer.with(media::SERVICE, Offered::Media(self.media.clone()));
+        }
         if args.perf {
             offer = offer.with(perf::SERVICE, Offered::Perf(self.perf.clone()));
         }
@@ -125,6 +131,7 @@ impl Running {
             permitted,
             files: None,
             places: Arc::default(),
+            media: Arc::default(),
             perf: Arc::default(),
         };
         let (offer, files) = behind.offer(args)?;
@@ -232,7 +239,7 @@ mod tests {
         let lines = "--dir b --writable --anyone; --read-only --dir a --anyone; --hidden --dir a --anyone; \
                      --preserve-mode --dir a --anyone; --pipe x=22 --dir a --anyone; \
                      --forward 80 --dir a --authorized-keys k; --listen-forward 80 --dir a --authorized-keys k; \
-                     --perf --dir a --anyone; --max-connections 3 --dir a --anyone; --max-per-address 3 --dir a --anyone; \
+                     --media --perf --dir a --anyone; --max-connections 3 --dir a --anyone; --max-per-address 3 --dir a --anyone; \
                      --max-per-key 3 --dir a --anyone";
         let mut met = std::collections::BTreeSet::new();
         for line in lines.split(';') {

@@ -6,6 +6,7 @@ mod fates;
 pub(in crate::connection) mod gate;
 pub(in crate::connection) mod outbound;
 pub(in crate::connection) mod outgoing;
+pub(in crate::connection) mod rate_hint;
 pub(in crate::connection) mod run;
 mod timely;
 mod timeouts;

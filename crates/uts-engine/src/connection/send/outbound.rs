@@ -80,7 +80,7 @@ pub(crate) struct Outbound {
     /// Pace of the batch under construction, once it was asked for.
     batch_pace: Option<Pace>,
     /// The application's upper bound on the rate.
-    rate_max: Option<Rate>,
+    pub(super) rate_max: Option<Rate>,
     /// Mechanism that keeps this bound where the rate mechanism in use keeps none.
     keeper: Option<Box<rate::Slot>>,
     pub ce_seen: u64,
