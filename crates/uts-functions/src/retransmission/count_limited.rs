@@ -34,8 +34,7 @@ impl CountLimited {
         predict: |params, facts, p| {
             let repeats = f64::from(params.get(0).max(1)) - 1.0;
             let left = p.loss.clamp(0.0, 1.0).powf(repeats + 1.0);
-            super::predict_repeats(facts, p);
-            p.loss = left;
+            super::predict_repeats(facts, p, left);
             p.cpu_ns += 10.0;
         },
     };
