@@ -15,10 +15,10 @@
 //! let mut levels = Levels::new(all.map(|(name, bits)| level(name, bits)).into())?;
 //! assert_eq!(levels.current().name, "sound");
 //! // Room is not believed at once.
-//! assert_eq!(levels.on_rate(Time::from_secs(1), rate(9_000_000)), None);
-//! assert_eq!(levels.on_rate(Time::from_secs(4), rate(9_000_000)), Some(2));
+//! assert_eq!(levels.on_rate(Time::from_millis(1_000), rate(9_000_000)), None);
+//! assert_eq!(levels.on_rate(Time::from_millis(4_000), rate(9_000_000)), Some(2));
 //! // A lack of it is.
-//! assert_eq!(levels.on_rate(Time::from_secs(5), rate(1_000_000)), Some(1));
+//! assert_eq!(levels.on_rate(Time::from_millis(5_000), rate(1_000_000)), Some(1));
 //! # Ok::<(), uts_engine::levels::BadLevels>(())
 //! ```
 
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     fn levels() -> Levels {
-        let level = |name: &str, kbit, loss| Level {
+        let level = |name: &str, kbit: u64, loss| Level {
             name: name.into(),
             rate: Rate::from_bits_per_sec(kbit * 1000),
             loss,
@@ -234,7 +234,7 @@ mod tests {
         for second in 0..600u64 {
             // It lets the best level through while that is not in use.
             let rate = if levels.current().name == "c" { 1500 } else { 3000 };
-            if let Some(level) = levels.on_rate(Time::from_secs(second), kbit(rate)) {
+            if let Some(level) = levels.on_rate(Time::from_millis(second * 1000), kbit(rate)) {
                 changes.push((second, level));
             }
         }
@@ -247,15 +247,15 @@ mod tests {
     fn losses_and_wishes_count_as_well() {
         let mut levels = levels();
         levels.on_rate(Time::ZERO, kbit(9000));
-        assert_eq!(levels.on_time(Time::from_secs(3)), Some(2));
-        assert_eq!(levels.on_loss(Time::from_secs(30), 0.02), Some(1));
-        assert_eq!(levels.on_loss(Time::from_secs(31), 0.2), Some(0));
-        levels.on_loss(Time::from_secs(32), 0.0);
-        assert_eq!(levels.on_time(Time::from_secs(35)), Some(2));
+        assert_eq!(levels.on_time(Time::from_millis(3_000)), Some(2));
+        assert_eq!(levels.on_loss(Time::from_millis(30_000), 0.02), Some(1));
+        assert_eq!(levels.on_loss(Time::from_millis(31_000), 0.2), Some(0));
+        levels.on_loss(Time::from_millis(32_000), 0.0);
+        assert_eq!(levels.on_time(Time::from_millis(35_000)), Some(2));
         // Nobody is to pay for the picture.
-        assert_eq!(levels.want(Time::from_secs(36), 0), Some(0));
-        assert_eq!(levels.on_time(Time::from_secs(99)), None);
-        assert_eq!(levels.want(Time::from_secs(100), usize::MAX), None);
+        assert_eq!(levels.want(Time::from_millis(36_000), 0), Some(0));
+        assert_eq!(levels.on_time(Time::from_millis(99_000)), None);
+        assert_eq!(levels.want(Time::from_millis(100_000), usize::MAX), None);
         assert!(levels.due().is_some());
     }
 
