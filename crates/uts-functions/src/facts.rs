@@ -35,8 +35,6 @@ pub struct PathFacts {
     pub loss: f64,
     /// Number of lost packets that this share rests on; zero if they were not counted.
     pub losses: u64,
-    /// Number of packets, lost ones included, that it rests on; zero if they were not counted.
-    pub counted: u64,
     /// Mean number of packets lost in a row.
     pub loss_burst: f64,
     /// Share of the losses (0..=1) that congestion may have caused: until shown to be the medium's,
@@ -64,7 +62,6 @@ impl Default for PathFacts {
             capacity: Rate::default(),
             loss: 0.0,
             losses: 0,
-            counted: 0,
             loss_burst: 1.0,
             loss_congestive: 0.0,
             mtu_bytes: 1200,

@@ -143,9 +143,6 @@ pub struct Prediction {
     pub repaired: Later,
     /// Data that a repeat brings later. Its delay is part of the delays above.
     pub repeated: Later,
-    /// Data of which a repeat was lost, too, and that the next one brings later still. Its delay is
-    /// part of the delays above.
-    pub repeated_again: Later,
     /// Processing at both ends per packet, in nanoseconds.
     pub cpu_ns: f64,
 }
@@ -191,7 +188,6 @@ impl Prediction {
             delay_p99_s: queueing_s,
             repaired: Later::default(),
             repeated: Later::default(),
-            repeated_again: Later::default(),
             cpu_ns: 0.0,
         }
     }
@@ -205,10 +201,9 @@ impl Prediction {
     /// Mean delay, and that of the slowest percent, in seconds, of what neither redundancy nor a
     /// repeat brings.
     pub fn delays_at_once(&self) -> (f64, f64) {
-        let later = [self.repaired, self.repeated, self.repeated_again];
-        let mean_s = later.iter().fold(self.delay_s, |delay_s, later| delay_s - later.mean_s()).max(0.0);
-        let p99_s = later.iter().fold(self.delay_p99_s, |delay_s, later| delay_s - later.p99_s());
-        (mean_s, p99_s.max(mean_s))
+        let (repaired, repeated) = (self.repaired, self.repeated);
+        let mean_s = (self.delay_s - repaired.mean_s() - repeated.mean_s()).max(0.0);
+        (mean_s, (self.delay_p99_s - repaired.p99_s() - repeated.p99_s()).max(mean_s))
     }
 
     /// Sets these, whatever redundancy and repeats add to them.
@@ -216,7 +211,6 @@ impl Prediction {
         (self.delay_s, self.delay_p99_s) = (mean_s, p99_s.max(mean_s));
         self.delay(self.repaired);
         self.delay(self.repeated);
-        self.delay(self.repeated_again);
     }
 
     /// Application bytes per second that would arrive on a path with these facts.

@@ -50,12 +50,7 @@ fn sanitise(p: &mut Prediction, before: &Prediction) {
     p.loss_seen = keep(p.loss_seen, before.loss_seen).clamp(0.0, 1.0);
     p.delay_s = keep(p.delay_s, before.delay_s).max(0.0);
     p.delay_p99_s = keep(p.delay_p99_s, before.delay_p99_s).max(p.delay_s);
-    let later = [
-        (&mut p.repaired, before.repaired),
-        (&mut p.repeated, before.repeated),
-        (&mut p.repeated_again, before.repeated_again),
-    ];
-    for (later, old) in later {
+    for (later, old) in [(&mut p.repaired, before.repaired), (&mut p.repeated, before.repeated)] {
         let is_sane = later.share.is_finite() && later.by_s.is_finite() && later.by_mean_s.is_finite();
         *later = if is_sane { *later } else { old };
     }

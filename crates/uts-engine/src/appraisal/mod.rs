@@ -4,13 +4,11 @@
 //! * [`Library`]: the mechanisms that both ends have.
 //! * [`rules`]: what the requirements and the path rule out.
 //! * [`forecast()`]: what a profile's mechanisms predict, one after another.
-//! * [`confidence`]: how far what was counted may be off.
 //! * [`path`]: what is believed of a path, from what was measured.
 //! * [`utility`]: what a prediction is worth to the application.
 //! * [`candidates`](mod@candidates): the profiles that are worth comparing with one.
 
 pub(crate) mod candidates;
-pub(crate) mod confidence;
 mod forecast;
 mod libraries;
 pub(crate) mod path;

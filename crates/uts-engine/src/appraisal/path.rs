@@ -1,8 +1,6 @@
 //! Belief of the policy about the path: facts that do not take a sender that is held back for a
 //! path that is slow, and the time for which the path usually stays as it is.
 
-use super::confidence;
-use super::utility::BURSTS;
 use core::time::Duration;
 use uts_functions::{PathFacts, Rate, Time};
 
@@ -22,16 +20,19 @@ const TRANSITION: Duration = Duration::from_secs(1);
 const ROOM: f64 = 2.0;
 
 /// So many full packets in each round trip anybody may send on a path of which nothing is known
-/// (RFC 6928): that much room there is for who sends little.
+/// (RFC 6928): a dialogue, which waits for its answers, may as well.
 pub(crate) const INITIAL_PACKETS: f64 = 10.0;
+/// A count of losses may be so many of its standard deviations too small.
+const DEVIATIONS: f64 = 2.0;
+/// Where nothing was lost, so many packets at most say so.
+const COUNTED_MAX: u64 = 1500;
 
 /// For how long the path's limit is remembered that what is sent in time has met.
 const LIMIT_HOLDS: Duration = Duration::from_secs(20);
 
-/// For how long a return to home clears what it has left of having caused the losses; twice as
-/// long after each further return that has shown the same.
-const CLEARED_FOR: Duration = Duration::from_secs(60);
-const CLEARED_TIMES_MAX: u32 = 6;
+/// A random loss (0..=1) that stays within this share of itself and this much besides is steady.
+const STEADY_SHARE: f64 = 0.2;
+const STEADY_MIN: f64 = 0.001;
 
 /// Belief about the path.
 #[derive(Clone, Debug, Default)]
@@ -49,16 +50,8 @@ pub(crate) struct Path {
     reference: Option<PathFacts>,
     changed_at: Time,
     transition_at: Time,
-    /// The largest capacity since packets last queued, and when it was seen.
-    most: (Rate, Time),
-    /// Facts whose random loss has been about that, and since when.
-    steady: (PathFacts, Time),
-    /// Share of the packets (0..=1) that is lost away from home for sure, beyond what home may have
-    /// lost.
-    excess: f64,
-    /// Until when what other congestion controls than home's lose is not their doing, and how often
-    /// that was shown.
-    cleared: Option<(Time, u32)>,
+    /// The random loss, and since when it has been about that.
+    steady: (f64, Time),
     stay_mean: Option<Duration>,
 }
 
@@ -83,7 +76,7 @@ impl Path {
         // up.
         let is_other_path = moved(facts.rtt_min, self.rtt_min);
         if is_other_path {
-            (self.late_at, self.random_at_home, self.cleared) = (None, None, None);
+            (self.late_at, self.random_at_home) = (None, None);
         }
         if is_late {
             self.late_at = Some(now);
@@ -97,13 +90,17 @@ impl Path {
         let mut believed = PathFacts { capacity: self.capacity, ..*facts };
         if let Some(offered) = offered.filter(|_| !is_filled(facts) && !is_limited) {
             // Nobody has tried what the path can do: it is taken to have room for redundancy.
-            let room = offered.mul_f64(ROOM * BURSTS).max(carries(INITIAL_PACKETS, facts.rtt_min, facts));
-            believed.capacity = believed.capacity.max(room);
-        } else if self.is_dialogue && offered.is_some() {
+            believed.capacity = believed.capacity.max(offered.mul_f64(ROOM));
+        }
+        if self.is_dialogue && offered.is_some() {
             // Packets that leave together wait for each other no longer than there is a queue.
-            let together = facts.packets_at_once.min(INITIAL_PACKETS);
-            let time = if is_filled(facts) { facts.queueing() } else { facts.rtt_min };
-            believed.capacity = believed.capacity.max(carries(together, time, facts));
+            let (packets, time) = if is_filled(facts) {
+                (facts.packets_at_once.min(INITIAL_PACKETS), facts.queueing())
+            } else {
+                (INITIAL_PACKETS, facts.rtt_min)
+            };
+            let at_least = Rate::from_delivery((packets * facts.mtu_bytes as f64) as u64, time);
+            believed.capacity = believed.capacity.max(at_least);
         }
         believed.loss_congestive = judge_losses(facts);
         if self.is_dialogue && facts.losses > 0 {
@@ -112,53 +109,27 @@ impl Path {
             believed.loss = (facts.loss * (1.0 + 1.0 / facts.losses as f64)).min(1.0);
         }
         if at_home {
-            self.random_at_home = Some(confidence::random_at_most(&believed));
-        } else if let Some(most) = self.random_at_home.filter(|_| believed.loss > 0.0) {
-            self.excess = (confidence::ends(&believed, confidence::DEVIATIONS)[0].loss - most).max(0.0);
-            let is_cleared = self.cleared.is_some_and(|(until, _)| now < until) && self.excess == 0.0;
-            let random = if is_cleared { believed.loss } else { believed.loss_random() };
+            self.random_at_home = Some(random_at_most(&believed));
+        } else if let Some(most) = self.random_at_home.filter(|most| believed.loss_random() > *most) {
             // What came with another congestion control is its own doing.
-            believed.loss_congestive = 1.0 - random.min(most) / believed.loss;
+            believed.loss_congestive = 1.0 - most / believed.loss;
         }
         if at_home && offered.is_none() && !self.is_capacity_known && believed.loss_random() > 0.0 {
             // Random losses hold the sender back: nobody has tried what the path can do.
             believed.capacity = believed.capacity.max(facts.capacity.mul_f64(ROOM));
         }
         self.follow(now, &believed);
-        let random = PathFacts { loss: believed.loss_random(), ..believed };
-        if !confidence::is_within(random.loss, &self.steady.0) {
+        let random = believed.loss_random();
+        if (random - self.steady.0).abs() > STEADY_SHARE * self.steady.0 + STEADY_MIN {
             self.steady = (random, now);
-        }
-        let is_old = now.since(self.most.1) >= LIMIT_HOLDS;
-        if believed.capacity >= self.most.0 || is_filled(facts) || is_other_path || is_old {
-            self.most = (believed.capacity, now);
         }
         believed
     }
 
-    /// For how long the random loss has been what it may have been by what was counted then: an
-    /// estimate that still moves is no ground to size by.
+    /// For how long the random loss has been about what it is: an estimate that still moves is no
+    /// ground to size by.
     pub fn steady_for(&self, now: Time) -> Duration {
         now.since(self.steady.1)
-    }
-
-    /// The most that the path carries by what was seen lately: who has sent less since, with no
-    /// queue, was held back by something else.
-    pub fn capacity_most(&self) -> Rate {
-        self.most.0
-    }
-
-    /// Share of the packets (0..=1) that was lost for sure beyond what home may have lost, while
-    /// another congestion control was in use last: that has caused it.
-    pub fn excess(&self) -> f64 {
-        self.excess
-    }
-
-    /// Home has run again, and as much is lost: whatever was in use before has not caused it. For a
-    /// while nothing else but more losses than home's says so.
-    pub fn clear(&mut self, now: Time) {
-        let times = self.cleared.map_or(0, |(_, times)| (times + 1).min(CLEARED_TIMES_MAX));
-        self.cleared = Some((now + CLEARED_FOR * (1 << times), times));
     }
 
     /// Time for which the path is expected to stay as it is: as long again as it has, or as long as
@@ -189,11 +160,6 @@ impl Path {
     }
 }
 
-/// Rate of so many full packets in this time.
-fn carries(packets: f64, time: Duration, facts: &PathFacts) -> Rate {
-    Rate::from_delivery((packets * facts.mtu_bytes as f64) as u64, time)
-}
-
 /// True if packets wait for each other: then the rate of delivery is the capacity of the path.
 fn is_filled(facts: &PathFacts) -> bool {
     let queue_min = (facts.rtt_min / 10).max(Duration::from_millis(3));
@@ -201,10 +167,7 @@ fn is_filled(facts: &PathFacts) -> bool {
 }
 
 fn moved(a: Duration, b: Duration) -> bool {
-    moved_by(a.as_secs_f64(), b.as_secs_f64())
-}
-
-fn moved_by(a: f64, b: f64) -> bool {
+    let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
     b > 0.0 && !(0.67..=1.5).contains(&(a / b))
 }
 
@@ -215,15 +178,15 @@ fn judge_losses(facts: &PathFacts) -> f64 {
     if facts.loss > 0.0 && too_few { 1.0 } else { facts.loss_congestive }
 }
 
-/// True if the path is another one than it was: less is lost at random, by more than chance, or its
-/// rate or length has changed, or what is sent on it.
-pub(crate) fn is_news(now: &PathFacts, then: &PathFacts) -> bool {
-    let random = |facts: &PathFacts| PathFacts { loss: facts.loss_random(), ..*facts };
-    let is_other = |now: f64, then: f64| (now > 0.0) != (then > 0.0) || moved_by(now, then);
-    confidence::is_less(&random(now), &random(then))
-        || is_other(now.capacity.bytes_per_sec() as f64, then.capacity.bytes_per_sec() as f64)
-        || is_other(now.packets_per_s, then.packets_per_s)
-        || moved(now.rtt_min, then.rtt_min)
+/// The most that the medium may lose (0..=1), by what was counted.
+fn random_at_most(facts: &PathFacts) -> f64 {
+    let packets = if facts.losses > 0 {
+        facts.losses as f64 / facts.loss
+    } else {
+        facts.samples.min(COUNTED_MAX) as f64
+    };
+    let lost = facts.loss_random() * packets;
+    ((lost + DEVIATIONS * (lost + 1.0).sqrt()) / packets.max(1.0)).min(1.0)
 }
 
 fn differs(a: &PathFacts, b: &PathFacts) -> bool {
@@ -282,7 +245,7 @@ mod tests {
                 / 1_000_000
         };
         p.observe(Time::ZERO, &facts, true, (offered, false));
-        assert_eq!((mbit(p.clone(), false), mbit(p.clone(), true)), (10, 6));
+        assert_eq!((mbit(p.clone(), false), mbit(p.clone(), true)), (8, 6));
         p.observe(Time::ZERO, &facts, true, (offered, true));
         assert_eq!(mbit(p, false), 6, "it is remembered");
     }

@@ -31,7 +31,7 @@ const DEVIATIONS_OF_P99: f64 = 3.0;
 const PROMPT_MIN: Duration = Duration::from_millis(10);
 
 /// Room that data sent in time needs for its bursts, as a multiple of its mean rate.
-pub(crate) const BURSTS: f64 = 1.25;
+const BURSTS: f64 = 1.25;
 
 /// Aim of the application: throughput, or arrival in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Score {
     pub worth: f64,
     /// Application bytes that would arrive.
     pub goodput: Rate,
-    /// Share of the messages (0..=1) that would arrive in time.
+    /// Share of the data (0..=1) that would arrive in time.
     pub in_time: f64,
     /// Share of the rate that is needed (0..=1) which falls short, where arrival in time is the
     /// aim.
@@ -106,7 +106,7 @@ impl Judge<'_> {
         let propagation_s = self.facts.rtt_min.as_secs_f64() / 2.0;
         let in_time = match self.aim_here() {
             Aim::Throughput => 1.0 - prediction.loss,
-            Aim::InTime(deadline) => self.whole(share_in_time(&prediction, self.facts, deadline)),
+            Aim::InTime(deadline) => share_in_time(&prediction, self.facts, deadline),
         };
         let (worth, slow) = match self.aim {
             Aim::Throughput => {
@@ -170,27 +170,23 @@ impl Judge<'_> {
 
     /// One, less what falls short, each quality by its weight.
     fn worth_in_time(&self, p: &Prediction, in_time: f64, slow: f64) -> f64 {
-        let arrives = self.whole(1.0 - p.loss);
-        let late = if arrives > 0.0 { 1.0 - in_time / arrives } else { 1.0 };
+        let arrives = 1.0 - p.loss;
+        let mut late = if arrives > 0.0 { 1.0 - in_time / arrives } else { 1.0 };
+        if self.requirements.is_dialogue() {
+            // A request or an answer is as late as the last of its packets.
+            late = 1.0 - libm::pow(1.0 - late, self.facts.packets_at_once.clamp(1.0, INITIAL_PACKETS));
+        }
         let overhead = if self.is_light(p) { LIGHT_PART * OVERHEAD_WEIGHT } else { OVERHEAD_WEIGHT };
         let jitter = self.requirements.max_jitter.map_or(0.0, |max| {
             let max_s = max.as_secs_f64().max(1e-6);
             (((p.delay_p99_s - p.delay_s) - max_s) / max_s).clamp(0.0, 1.0)
         });
-        let short = self.weight(Quality::Reliability) * (1.0 - arrives)
+        let short = self.weight(Quality::Reliability) * p.loss
             + self.weight(Quality::Delay) * late
             + self.weight(Quality::Rate) * slow
             + self.weight(Quality::Jitter) * 0.1 * jitter
             + overhead * (p.expansion - 1.0);
         (1.0 - short).clamp(0.0, 1.0)
-    }
-
-    /// Share of the messages all packets of which are among this share of the packets (0..=1): a
-    /// message is as late as the last of them. Packets that are lost in a row are mostly of one
-    /// message.
-    fn whole(&self, share: f64) -> f64 {
-        let packets = self.facts.packets_at_once / self.facts.loss_burst.max(1.0);
-        libm::pow(share, packets.clamp(1.0, INITIAL_PACKETS))
     }
 
     /// Weight of a quality (0..=1): the first to be given up counts least, and a quality that may
@@ -215,8 +211,8 @@ pub(crate) fn share_in_time(p: &Prediction, facts: &PathFacts, deadline: Duratio
 fn on_time(p: &Prediction, left_s: f64) -> f64 {
     let delays_s = p.delays_at_once();
     let share = |later: Later| later.share * within(delays_s, left_s - later.by_s);
-    let at_once = (1.0 - p.repaired.share - p.repeated.share - p.repeated_again.share).max(0.0);
-    at_once * within(delays_s, left_s) + share(p.repaired) + share(p.repeated) + share(p.repeated_again)
+    let at_once = (1.0 - p.repaired.share - p.repeated.share).max(0.0);
+    at_once * within(delays_s, left_s) + share(p.repaired) + share(p.repeated)
 }
 
 /// Share of what takes no longer than `left_s`. Delays are taken to have an exponential tail

@@ -16,9 +16,9 @@ mod report;
 mod turns;
 
 use crate::appraisal::candidates::candidates;
-use crate::appraisal::path::{Path, is_news};
+use crate::appraisal::path::Path;
 use crate::appraisal::utility::Judge;
-use crate::appraisal::{Library, best, confidence, forecast, is_evident, is_gain};
+use crate::appraisal::{Library, best, is_evident, is_gain};
 use crate::requirements::Requirements;
 use core::time::Duration;
 use lateness::Lateness;
@@ -68,9 +68,8 @@ pub struct Policy {
     last_exchange: Option<Time>,
     /// Another profile than home was put to use last.
     is_away: bool,
-    /// The facts for which home was left, while it is.
-    left_for: Option<PathFacts>,
     home_good_since: Option<Time>,
+    better_since: Option<Time>,
     returned_at: Option<Time>,
     quiet_factor: u32,
     recent: VecDeque<Time>,
@@ -103,8 +102,6 @@ struct Trial {
     before: Option<Rate>,
     loss_before: f64,
     late_before: f64,
-    /// Packets queued before.
-    queued_before: bool,
     from: Option<(Time, u64)>,
 }
 
@@ -128,8 +125,8 @@ impl Policy {
             requirements_changed: false,
             last_exchange: None,
             is_away: false,
-            left_for: None,
             home_good_since: None,
+            better_since: None,
             returned_at: None,
             quiet_factor: 1,
             recent: VecDeque::new(),
@@ -149,6 +146,7 @@ impl Policy {
         self.requirements_changed = true;
         self.home = home;
         self.home_good_since = None;
+        self.better_since = None;
     }
 
     /// True if nothing has been exchanged or asked for so far: all that it holds are beliefs about
@@ -196,8 +194,7 @@ impl Policy {
         let at_home = congestion == self.home.get(Function::Congestion);
         // Who still looks for the path's limit has not met it, whatever waits.
         let is_limit = observation.is_late && !observation.is_searching;
-        let carried = observation.offered.map(|offered| self.carried(offered, observation.facts));
-        let facts = self.path.observe(now, observation.facts, at_home, (carried, is_limit));
+        let facts = self.path.observe(now, observation.facts, at_home, (observation.offered, is_limit));
         self.late.observe(now, observation.is_late);
         self.meter.observe(now, observation.delivered_bytes, window(&facts));
         if self.baseline.is_none() && is_evident(self.aim, &facts) {
@@ -215,13 +212,6 @@ impl Policy {
             none => *none = Some(Box::new(seen)),
         }
         self.follow_trial(now);
-    }
-
-    /// Rate at which home carries what the application sends, headers included.
-    fn carried(&self, offered: Rate, facts: &PathFacts) -> Rate {
-        let payload = if facts.payload_bytes > 0.0 { facts.payload_bytes } else { facts.mtu_bytes as f64 };
-        let header = forecast(&self.home, &PathFacts::default()).header_bytes;
-        offered.mul_f64(1.0 + header / payload.max(1.0))
     }
 
     /// True if profiles are compared at all.
@@ -282,27 +272,15 @@ impl Policy {
             self.quiet_factor = if soon { (self.quiet_factor * 2).min(QUIET_FACTOR_MAX) } else { 1 };
         }
         self.home_good_since = None;
+        self.better_since = None;
         let Some(seen) = &mut self.seen else { return };
-        if !self.is_away {
-            self.left_for = None;
-        } else if was_home {
-            self.left_for = self.pending.is_some().then_some(seen.facts);
-        }
         self.baseline = Some(seen.facts);
         seen.profile = *profile;
         if let Some(decision) = self.pending.take().map(|d| *d).filter(|d| d.to == *profile) {
             let before = self.meter.rate(window(&seen.facts));
             let (loss_before, late_before) = (seen.measured.loss, self.late.share());
-            let queued_before = seen.measured.queueing() >= QUEUE_MIN.max(2 * seen.measured.packet_time());
-            self.trial = Some(Box::new(Trial {
-                decision,
-                at: now,
-                before,
-                loss_before,
-                late_before,
-                queued_before,
-                from: None,
-            }));
+            self.trial =
+                Some(Box::new(Trial { decision, at: now, before, loss_before, late_before, from: None }));
         }
         self.meter.clear();
     }
@@ -311,7 +289,7 @@ impl Policy {
     /// left is not tried again soon.
     fn leave_to_others(&mut self, now: Time) {
         let (Some(seen), Some(decision)) = (&self.seen, &self.pending) else { return };
-        let are_congestive = seen.facts.losses > 0 && seen.facts.loss_congestive > MOSTLY;
+        let are_congestive = seen.facts.losses > 0 && seen.facts.loss_congestive > PLAIN_CONGESTIVE;
         let changes = |f: Function| decision.from.get(f) != decision.to.get(f);
         if are_congestive && changes(Function::Congestion) && self.aim == Aim::Throughput {
             self.disappointing.push((decision.from, now + DISAPPOINTED_FOR));
@@ -356,21 +334,10 @@ impl Policy {
         let (from, to) = (&trial.decision.from, &trial.decision.to);
         let number = from.get(Function::Congestion).number;
         let is_return = is_home && number != to.get(Function::Congestion).number;
-        if is_return && self.aim == Aim::Throughput {
-            // The return was an experiment.
-            if seen.measured.loss < LOSS_LEFT * trial.loss_before {
-                // What is lost followed what was sent. It is others' that was taken, whatever else
-                // was beside that congestion control.
-                self.caused_losses = Some((number, now + DISAPPOINTED_FOR));
-            } else if trial.queued_before
-                && self.path.excess() == 0.0
-                && trial.before.is_some_and(|before| worth.mul_f64(1.0 + GAIN_PART) < before)
-            {
-                // As much is lost, and less is brought: it was no cause of the losses.
-                self.path.clear(now);
-                let left = trial.decision.from;
-                self.disappointing.retain(|(profile, _)| !are_alike(profile, &left));
-            }
+        if is_return && self.aim == Aim::Throughput && seen.measured.loss < LOSS_LEFT * trial.loss_before {
+            // The return was an experiment: what is lost followed what was sent. It is others' that
+            // was taken, whatever else was beside that congestion control.
+            self.caused_losses = Some((number, now + DISAPPOINTED_FOR));
         }
         if self.disappoints(trial, worth, seen.offered.is_some()) {
             self.undone = (!is_home).then(|| Box::new((seen.profile, worth)));
@@ -437,13 +404,9 @@ impl Policy {
         self.disappointing.retain(|(_, until)| *until > now);
         let judge = self.judge(seen);
         let list = candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
-        let scores: Vec<(Profile, Score)> = list
-            .into_iter()
-            .filter(|p| !self.is_left_alone(now, p))
-            .map(|p| (p, self.less_excess(seen, &p, judge.score(&p))))
-            .collect();
+        let scores: Vec<(Profile, Score)> =
+            list.into_iter().filter(|p| !self.is_left_alone(now, p)).map(|p| (p, judge.score(&p))).collect();
         let present = self.present_score(seen, judge.score(&seen.profile));
-        let present = self.less_excess(seen, &seen.profile, present);
         let home = scores.iter().find(|(p, _)| *p == self.home).copied();
         // What has disappointed is undone; what else might do is not tried from there.
         let target = match home.filter(|_| self.has_disappointed(&seen.profile)) {
@@ -454,55 +417,13 @@ impl Policy {
         if !home_is_target || seen.profile == self.home {
             self.home_good_since = None;
         }
-        let is_undone = self.has_disappointed(&seen.profile);
-        let enough = if home_is_target {
-            // The facts for which home was left are no reason to return to it.
-            is_undone
-                || self.path.excess() > 0.0
-                || self.left_for.is_none_or(|then| is_news(&seen.facts, &then))
-        } else {
-            is_gain(self.aim, &present, &target.1) && self.is_gain_for_sure(seen, &target.0)
-        };
+        let enough = home_is_target || is_gain(self.aim, &present, &target.1);
         if target.0 == seen.profile || !enough {
-            self.home_good_since = None;
-            // The more was counted, the better it is known what keeps home away.
-            if let Some(then) = &mut self.left_for
-                && target.0 == seen.profile
-                && seen.facts.losses > then.losses
-            {
-                *then = seen.facts;
-            }
+            self.better_since = None;
             return None;
         }
         let aim = self.judge(seen).aim_here();
         Some((target.0, Expectation { aim, from: present, to: target.1 }))
-    }
-
-    /// Score of a profile, less what its congestion control was seen to make others lose, if it is
-    /// in use and not home's.
-    fn less_excess(&self, seen: &Seen, profile: &Profile, score: Score) -> Score {
-        let number = |profile: &Profile| profile.get(Function::Congestion).number;
-        let is_own = number(profile) == number(&seen.profile) && number(profile) != number(&self.home);
-        if !is_own || self.aim != Aim::Throughput {
-            return score;
-        }
-        Score { worth: score.worth * (1.0 - LOSS_PRICE * self.path.excess()).max(0.0), ..score }
-    }
-
-    /// True if it is a gain whether the path loses as little, or as much, as it may by what was
-    /// counted, and whether it carries as much as it did lately or not. The more exchanges there
-    /// were in the last minute, the surer it has to be.
-    fn is_gain_for_sure(&self, seen: &Seen, target: &Profile) -> bool {
-        let deviations = confidence::deviations_after(self.recent.len());
-        let mut ends = confidence::ends(&seen.facts, deviations).to_vec();
-        if self.path.capacity_most() > seen.facts.capacity {
-            ends.push(PathFacts { capacity: self.path.capacity_most(), ..seen.facts });
-        }
-        ends.iter().all(|facts| {
-            let judge = Judge { facts, ..self.judge(seen) };
-            let present = self.present_score(seen, judge.score(&seen.profile));
-            is_gain(self.aim, &present, &judge.score(target))
-        })
     }
 
     /// Score of the present profile: its measured worth, if that is better than predicted.
@@ -534,6 +455,7 @@ impl Policy {
         let is_undone = self.has_disappointed(&seen.profile);
         let stayed = self.last_exchange.is_none_or(|at| now.since(at) >= DWELL_MIN.max(5 * rtt));
         if *target == self.home {
+            self.better_since = None;
             let since = *self.home_good_since.get_or_insert(now);
             let quiet = (QUIET_MIN.max(20 * rtt) * self.quiet_factor).max(self.bars_way_back(now));
             // What has not brought what was expected is undone at once.
@@ -541,12 +463,33 @@ impl Policy {
             return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
         }
         // A place in the budget is kept for the way home.
-        if self.recent.len() + 1 >= EXCHANGES_PER_MINUTE || (now < self.stays_until && !is_undone) {
+        if self.recent.len() + 1 >= EXCHANGES_PER_MINUTE {
             return false;
         }
+        let since = *self.better_since.get_or_insert(now);
+        let persists = PERSISTS_MIN.max(rtt);
+        let better_for = now.since(since);
+        // An estimate that never settles is acted on all the same after a while.
         // What is no load need not be measured out.
-        let is_steady = expected.to.is_light || self.path.steady_for(now) >= STEADY_MIN.max(rtt);
-        stayed && (is_undone || (is_steady && self.pays(now, seen, target, expected)))
+        let is_sized = !expected.to.is_light;
+        let steady =
+            !is_sized || self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(2 * rtt);
+        if now < self.stays_until && !is_undone {
+            return false;
+        }
+        if stayed && self.is_plain(seen, expected) && self.pays(now, seen, target, expected) {
+            return true;
+        }
+        stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
+    }
+
+    /// True if so much is to be gained, and so many losses say so, that a second look says no more:
+    /// a round trip of waiting is a large part of the start on a long path.
+    fn is_plain(&self, seen: &Seen, expected: &Expectation) -> bool {
+        self.aim == Aim::Throughput
+            && seen.facts.losses >= PLAIN_LOSSES
+            && seen.facts.loss_congestive < PLAIN_CONGESTIVE
+            && expected.to.worth > PLAIN_GAIN * expected.from.worth
     }
 
     /// Time for which home could not be left again, if it returned now: the minute's exchanges are
@@ -631,10 +574,15 @@ fn settle(facts: &PathFacts) -> Duration {
 const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
 /// For how long a profile stays at least (or five round trips).
 const DWELL_MIN: Duration = Duration::from_secs(1);
-/// For how long the loss must have been what it may be by what was counted (or a round trip).
-const STEADY_MIN: Duration = Duration::from_millis(100);
-/// From this share (0..=1) on losses are mostly congestion's.
-const MOSTLY: f64 = 0.5;
+/// For how long another profile must have been better (or a round trip).
+const PERSISTS_MIN: Duration = Duration::from_millis(100);
+/// For how long an estimate of loss that still moves holds up a decision (or two round trips).
+const UNSTEADY_MAX: Duration = Duration::from_secs(1);
+/// From so many losses on, of which congestion has caused no more than this share (0..=1), a gain
+/// of so many times needs no second look.
+const PLAIN_LOSSES: u64 = 10;
+const PLAIN_CONGESTIVE: f64 = 0.5;
+const PLAIN_GAIN: f64 = 2.0;
 /// For how long home must have been good enough again (or twenty round trips); longer after each
 /// return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
@@ -650,8 +598,6 @@ const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
 /// A return after which less than this part is lost has shown that what it left caused the rest.
 const LOSS_LEFT: f64 = 0.5;
-/// Less than this is no queue.
-const QUEUE_MIN: Duration = Duration::from_micros(500);
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
 /// An exchange away from home must bring this part of the gain that was expected, or as much more

@@ -124,7 +124,7 @@ impl Blast {
             p.expansion *= 1.0 + p.loss * (repeats - 1.0);
             // The answer waits for the end of the unit.
             p.delay_s += p.loss * facts.packet_time().as_secs_f64() * packets / 2.0;
-            super::predict_repeats(facts, p, 0.0);
+            super::predict_repeats(facts, p);
             p.cpu_ns += 15.0;
         },
     };

@@ -34,7 +34,8 @@ impl CountLimited {
         predict: |params, facts, p| {
             let repeats = f64::from(params.get(0).max(1)) - 1.0;
             let left = p.loss.clamp(0.0, 1.0).powf(repeats + 1.0);
-            super::predict_repeats(facts, p, left);
+            super::predict_repeats(facts, p);
+            p.loss = left;
             p.cpu_ns += 10.0;
         },
     };

@@ -37,7 +37,8 @@ impl DeadlineLimited {
             // A loss shows a round trip after it was sent, or a little later.
             let repeats = (millis(params.get(0)).as_secs_f64() / (1.25 * rtt_s)).floor().min(64.0);
             let left = p.loss.clamp(0.0, 1.0).powf(repeats + 1.0);
-            super::predict_repeats(facts, p, left);
+            super::predict_repeats(facts, p);
+            p.loss = left;
             p.cpu_ns += 10.0;
         },
     };

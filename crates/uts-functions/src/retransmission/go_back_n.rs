@@ -37,7 +37,7 @@ impl GoBackN {
             // per packet (Bertsekas and Gallager, Data Networks, section 2.4.1).
             let in_flight = facts.bdp_packets().max(1.0);
             p.expansion *= 1.0 + p.loss * (in_flight - 1.0);
-            super::predict_repeats(facts, p, 0.0);
+            super::predict_repeats(facts, p);
             p.cpu_ns += 5.0;
         },
     };

@@ -134,22 +134,17 @@ const REPEATS: Facts = Facts {
     ..Facts::PLAIN
 };
 
-/// Predicts the effect of repeating losses until a share `left` (0..=1) of all data is given up:
-/// each loss costs a transmission and a round trip, and repeats are lost as often as what they
-/// repeat.
-fn predict_repeats(facts: &PathFacts, p: &mut Prediction, left: f64) {
+/// Predicts the effect of repeating losses: nothing stays lost, each loss costs a transmission and
+/// a round trip.
+fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
     let rtt_s = facts.rtt_smoothed.max(facts.rtt_min).as_secs_f64();
     let loss = p.loss.clamp(0.0, 0.99);
     p.expansion /= 1.0 - loss;
     // Half a round trip to the receiver is in the path's own delay; the rest is noticing, asking,
     // and once more.
-    let lost_again = (loss * loss).max(left);
-    p.repeated = Later { share: loss - lost_again.min(loss), by_s: 1.5 * rtt_s, by_mean_s: rtt_s };
-    // Where that is lost, too, the same begins anew.
-    p.repeated_again = Later { share: lost_again - left, by_s: 3.0 * rtt_s, by_mean_s: 2.0 * rtt_s };
+    p.repeated = Later { share: loss, by_s: 1.5 * rtt_s, by_mean_s: rtt_s };
     p.delay(p.repeated);
-    p.delay(p.repeated_again);
-    p.loss = left;
+    p.loss = 0.0;
 }
 
 dyn_clone::clone_trait_object!(Retransmission);

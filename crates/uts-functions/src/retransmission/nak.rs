@@ -44,7 +44,7 @@ impl Nak {
         needs: &[Need::Present(Function::Acknowledgement)],
         facts: Facts { speaks: true, unasked: Unasked::Never, ..super::REPEATS },
         predict: |params, facts, p| {
-            super::predict_repeats(facts, p, 0.0);
+            super::predict_repeats(facts, p);
             p.delay_s += p.loss * millis(params.get(0)).as_secs_f64();
             p.cpu_ns += 15.0;
         },

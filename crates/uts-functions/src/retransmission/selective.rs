@@ -21,7 +21,7 @@ impl Selective {
         needs: &[],
         facts: super::REPEATS,
         predict: |_, facts, p| {
-            super::predict_repeats(facts, p, 0.0);
+            super::predict_repeats(facts, p);
             p.cpu_ns += 10.0;
         },
     };

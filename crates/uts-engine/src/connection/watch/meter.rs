@@ -219,9 +219,7 @@ impl Meter {
         let slot = self.slot(now);
         slot.packets = slot.packets.saturating_add(count);
         self.doubts().cause.on_acknowledged(now, count, sample.tx_in_flight, rtt);
-        // Who sends less than it could shows a lower bound (draft-ietf-ccwg-bbr: a sample that is
-        // limited by the application counts if it is no less than the largest).
-        if sample.rate > Rate::default() && (!sample.app_limited || sample.rate >= self.capacity()) {
+        if sample.rate > Rate::default() && !sample.app_limited {
             push_max(&mut self.rates, now, sample.rate, rtt.smoothed * CAPACITY_ROUNDS);
         }
         let queue = rtt.latest.saturating_sub(rtt.min);
@@ -338,7 +336,6 @@ impl Meter {
             capacity: self.capacity(),
             loss: share(sum.lost, sum.packets),
             losses: u64::from(sum.lost),
-            counted: u64::from(sum.packets),
             loss_burst: share(sum.lost, sum.bursts).max(1.0),
             loss_congestive: sum.congestive_share(self.doubts.as_ref().map(|doubts| &doubts.cause)),
             mtu_bytes: packet_bytes,
