@@ -216,7 +216,10 @@ fn each_packet_of_a_connection_is_read() {
                 rows.iter().filter(|row| row.unread.is_some()).map(ToString::to_string).collect();
             assert!(unread.is_empty(), "seed {seed}, at {node}:\n{}", unread.join("\n"));
             check_exchanges(seed, &run, &rows);
-            check_data(seed, &rows);
+            // What is redundant may arrive in the place of data.
+            if node == CLIENT {
+                check_data(seed, &rows);
+            }
         }
     }
     assert!(completed > 80, "{completed} exchanges");

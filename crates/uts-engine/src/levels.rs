@@ -164,7 +164,8 @@ impl Levels {
         if borne < self.current || self.current > self.most {
             return self.fall(now, borne);
         }
-        if self.since.is_some_and(|since| now.since(since) >= PROVEN) {
+        // One that was reached from above proves nothing about those that were not borne.
+        if self.has_risen && self.since.is_some_and(|since| now.since(since) >= PROVEN) {
             self.hold = HOLD_MIN;
         }
         if roomy <= self.current {

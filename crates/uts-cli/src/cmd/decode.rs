@@ -4,7 +4,7 @@ use super::Failure;
 use crate::args::DecodeArgs;
 use crate::ui::lines;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::BufReader;
 use std::path::Path;
 use uts_decode::capture::Item;
 use uts_decode::{Capture, CaptureError, Decoder, KeyLog, Row};
@@ -16,10 +16,11 @@ use uts_decode::{Capture, CaptureError, Decoder, KeyLog, Row};
 pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
     let shown = args.capture.display();
     let mut decoder = Decoder::new(keys(args.keylog.as_deref())?);
-    let file: Box<dyn Read> = match args.capture.as_os_str() == "-" {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(&args.capture).map_err(|error| failed(format!("{shown}: {error}")))?),
+    let file = match args.capture.as_os_str() == "-" {
+        true => uts_end::output::input_handle().map(File::from),
+        false => File::open(&args.capture),
     };
+    let file = file.map_err(|error| failed(format!("{shown}: {error}")))?;
     let of_capture = |error: CaptureError| failed(format!("{shown}: {error}"));
     let mut capture = Capture::open(BufReader::new(file)).map_err(of_capture)?;
     let (mut datagrams, mut unread) = (0_u64, 0_u64);

@@ -109,7 +109,7 @@ impl Outbound {
         match self.finding.alarm() {
             Alarm::Probe | Alarm::Each => {
                 let once = finding::wait(self.probe_timeout(), self.kept_doublings.into());
-                Some(self.ledger.answer_due_from() + probe_wait(once, self.timeouts))
+                Some(self.ledger.last_eliciting_at() + probe_wait(once, self.timeouts))
             }
             Alarm::LoseAll { since } => {
                 let (_, oldest_at) = self.ledger.oldest()?;
@@ -126,8 +126,7 @@ impl Outbound {
     /// Something is acknowledged, which measures the round trip or does not. It ends the row of
     /// time-outs. Under Karn's rule what they have doubled is kept until a round trip is measured
     /// (timing.md R-19).
-    pub fn on_heard(&mut self, now: Time, measures: bool) {
-        self.ledger.restart_timer(now);
+    pub fn on_heard(&mut self, measures: bool) {
         let is_kept = !measures && !self.timing.measures_repeats();
         self.kept_doublings = if is_kept { self.doublings().min(BACKOFF_MAX) as u8 } else { 0 };
         (self.timeouts, self.unheard) = (0, 0);
@@ -135,8 +134,7 @@ impl Outbound {
     }
 
     /// Notes a time-out.
-    pub fn on_timeout(&mut self, now: Time) {
-        self.ledger.restart_timer(now);
+    pub fn on_timeout(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);
         if let Some(each) = &mut self.each {
             each.timed_out_below = self.ledger.next_number();
@@ -171,8 +169,8 @@ impl Outbound {
     }
 
     /// Notes a time-out after which probes go out.
-    pub fn on_probe_timeout(&mut self, now: Time) {
-        self.on_timeout(now);
+    pub fn on_probe_timeout(&mut self) {
+        self.on_timeout();
         self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
     }
 

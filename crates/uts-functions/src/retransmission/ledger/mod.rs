@@ -89,7 +89,6 @@ pub struct Ledger<T> {
     largest_acked: Option<u64>,
     eliciting: u64,
     last_eliciting_at: Time,
-    answer_due_from: Time,
     lost: VecDeque<(u64, Sent<T>)>,
     reordering: Reordering,
     skips: Skips,
@@ -108,7 +107,6 @@ impl<T> Default for Ledger<T> {
             largest_acked: None,
             eliciting: 0,
             last_eliciting_at: Time::ZERO,
-            answer_due_from: Time::ZERO,
             lost: VecDeque::new(),
             reordering: Reordering::default(),
             skips: Skips::none(),
@@ -190,17 +188,6 @@ impl<T: Carried> Ledger<T> {
         self.last_eliciting_at
     }
 
-    /// Instant from which a time-out counts: what is sent again does not put it off (timing.md
-    /// R-10; RFC 6298 section 5.1).
-    pub fn answer_due_from(&self) -> Time {
-        self.answer_due_from
-    }
-
-    /// The peer has answered, or a time-out was noted: the next counts from now.
-    pub fn restart_timer(&mut self, now: Time) {
-        self.answer_due_from = now;
-    }
-
     /// The oldest packet in flight that asks for an acknowledgement.
     pub fn oldest_eliciting(&self) -> Option<Sent<T>> {
         let entry = self.entries.iter().find(|entry| entry.open != 0 && entry.sent.eliciting)?;
@@ -217,9 +204,6 @@ impl<T: Carried> Ledger<T> {
     /// each raises the bytes in flight by its own.
     pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
-            if self.eliciting == 0 || !sent.departure.repeats {
-                self.answer_due_from = sent.snapshot.sent_at;
-            }
             self.eliciting += packets;
             self.last_eliciting_at = sent.snapshot.sent_at;
         } else {
