@@ -25,7 +25,6 @@ pub(crate) mod consent;
 pub mod endpoint;
 pub mod event;
 pub mod exchange;
-pub mod levels;
 pub mod named;
 pub mod policy;
 pub mod requirements;

@@ -91,7 +91,6 @@ pub use trusted_file::{make_key_log, open_trusted};
 
 pub use uts_engine::WORKERS_MAX;
 pub use uts_engine::bugs;
-pub use uts_engine::levels;
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
