@@ -334,10 +334,10 @@ impl Connection {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
     }
 
-    /// From now on [`ConnectionEvent::MaySend`] tells an encoder at which rate this end may send, or
-    /// no more. It is told when it has changed by more than a tenth, at most once in a round trip or
-    /// 100 ms, whichever is longer. To one that sends less than the path carries it is at most twice
-    /// what that sends: nobody has tried more.
+    /// From now on [`ConnectionEvent::MaySend`] tells an encoder at which rate this end may send,
+    /// or no more. It is told when it has changed by more than a tenth, at most once in a round
+    /// trip or 100 ms, whichever is longer. To one that sends less than the path carries it is at
+    /// most twice what that sends: nobody has tried more.
     pub fn want_rate(&self, is_wanted: bool) {
         self.shared().act(|inner, _| {
             if let Ok(connection) = self.open(inner) {
