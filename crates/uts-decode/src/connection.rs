@@ -59,6 +59,8 @@ pub(crate) struct Opened {
     pub frames: Vec<u8>,
     /// It came damaged: what is not known to be right is not here.
     pub is_damaged: bool,
+    /// The profile of its epoch is known. Else a trailer may end the frames.
+    pub is_known: bool,
 }
 
 /// Facts that a packet of the handshake brought.
@@ -288,7 +290,8 @@ impl Way {
         let profile = self.profile(epoch);
         let detection = profile.and_then(|profile| detect::Slot::build(profile.get(Function::Detection), ()));
         let Some(detection) = detection else {
-            return Ok(Opened { epoch, number, frames: packet.split_off(start), is_damaged: false });
+            let frames = packet.split_off(start);
+            return Ok(Opened { epoch, number, frames, is_damaged: false, is_known: false });
         };
         let end = packet.len().checked_sub(detection.trailer_bytes()).filter(|end| *end >= start);
         let end = end.ok_or(Some("it ends within its trailer"))?;
@@ -301,7 +304,7 @@ impl Way {
             Verdict::RightTo(at) => frames.truncate(at.saturating_sub(start)),
             Verdict::Wrong => return Err(Some("it is damaged")),
         }
-        Ok(Opened { epoch, number, frames, is_damaged: verdict != Verdict::Right })
+        Ok(Opened { epoch, number, frames, is_damaged: verdict != Verdict::Right, is_known: true })
     }
 }
 

@@ -238,6 +238,9 @@ impl Decoder {
             row.unread = Some("it came damaged".to_owned());
         }
         self.frames(row, (index, sender), dcid, &opened.frames, true);
+        if !opened.is_known && row.unread.is_some() {
+            row.unread = Some(NO_PROFILE.to_owned());
+        }
         taken
     }
 
@@ -328,6 +331,7 @@ impl Decoder {
     }
 }
 
+const NO_PROFILE: &str = "the request for its profile is not in the capture: a trailer may end it";
 const CUT: &str = "the capture has not all of it";
 const UNKNOWN: &str = "of no connection that is known: the capture may begin behind its handshake";
 
