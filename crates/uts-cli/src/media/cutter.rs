@@ -44,7 +44,7 @@ impl Cutter {
     ///
     /// # Errors
     /// That it is no transport stream, in one line.
-    pub fn next(&mut self) -> Result<Option<Bytes>, String> {
+    pub fn next_datagram(&mut self) -> Result<Option<Bytes>, String> {
         while !self.rest.is_empty() {
             let most = (self.rest.len() / PACKET_BYTES).min(PACKETS_MAX);
             if !self.is_found {
@@ -125,12 +125,12 @@ mod tests {
         let (mut cutter, mut all) = (Cutter::default(), Vec::new());
         for chunk in bytes.chunks(at_once.max(1)) {
             cutter.push(chunk);
-            while let Some(datagram) = cutter.next()? {
+            while let Some(datagram) = cutter.next_datagram()? {
                 all.push(datagram);
             }
         }
         cutter.end();
-        while let Some(datagram) = cutter.next()? {
+        while let Some(datagram) = cutter.next_datagram()? {
             all.push(datagram);
         }
         Ok((all, cutter.skipped()))

@@ -11,8 +11,8 @@ use crate::media::place::{Place, listen};
 use crate::media::queue::Waiting;
 use crate::media::{DATAGRAM_BYTES_MAX, head};
 use crate::ui::Ui;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -58,9 +58,9 @@ impl Input {
 }
 
 /// The number of the first datagram. Another sender of the name, and this one when it is started
-/// again, begins far from it.
+/// again, begins far from it: it is drawn.
 fn first_number() -> u32 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u32)
+    RandomState::new().build_hasher().finish() as u32
 }
 
 struct Source {
@@ -101,7 +101,7 @@ impl Source {
                     has_ended = true;
                 }
             }
-            while let Some(datagram) = cutter.next().map_err(failed)? {
+            while let Some(datagram) = cutter.next_datagram().map_err(failed)? {
                 sleep_until(pacer.due(&datagram, Instant::now())).await;
                 self.board.queue.has_room(datagram.len()).await;
                 self.take(&datagram);
