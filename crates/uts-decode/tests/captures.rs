@@ -122,7 +122,7 @@ impl Run {
         let connection = self.connection(node);
         let Some(profile) = connection.profile(direction) else { return };
         let wanted: Profile = profile.with_named(function, name).expect("in the library");
-        let is_at_once = direction == Direction::Out && step % 3 == 0;
+        let is_at_once = direction == Direction::Out && step.is_multiple_of(3);
         // One that is busy, or does not agree, has nothing to tell.
         let _ = match is_at_once {
             true => connection.use_profile(now, wanted),
