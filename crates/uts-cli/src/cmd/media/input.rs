@@ -11,8 +11,8 @@ use crate::media::place::{Place, listen};
 use crate::media::queue::Waiting;
 use crate::media::{DATAGRAM_BYTES_MAX, head};
 use crate::ui::Ui;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -58,9 +58,10 @@ impl Input {
 }
 
 /// The number of the first datagram. Another sender of the name, and this one when it is started
-/// again, begins far from it: it is drawn.
+/// again, begins far from it.
+#[expect(clippy::disallowed_methods, reason = "a number that is another at each start")]
 fn first_number() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u32)
 }
 
 struct Source {
