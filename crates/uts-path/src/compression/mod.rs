@@ -151,6 +151,17 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
+impl Frame {
+    /// A packet of IPv4 with the number of its slot in the place of the protocol, and with this
+    /// upper half of the first byte in the place of the version.
+    fn whole(first_half: u8, packet: &[u8], slot: u8) -> Frame {
+        let mut bytes = packet.to_vec();
+        bytes[0] = first_half | bytes[0] & 0xf;
+        bytes[9] = slot;
+        Frame { form: Form::Whole, bytes }
+    }
+}
+
 /// A packet that the line has no form for: its first half byte means something else there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a packet whose first half byte is {first_half:#x} cannot be told from compressed headers")]

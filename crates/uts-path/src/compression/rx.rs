@@ -401,7 +401,7 @@ impl Compressor {
             }
         };
         let slot = self.slots.on_sent(number);
-        let Some(compressed) = differences else { return Some(whole(packet, number)) };
+        let Some(compressed) = differences else { return Some(Frame::whole(WHOLE, packet, number)) };
         let slot = slot.or_else(|| self.slots_mislead(&headers, &compressed).then_some(number));
         let mut bytes = Vec::with_capacity(packet.len());
         Compressed { slot, ..compressed }.emit(&mut bytes);
@@ -418,14 +418,6 @@ impl Compressor {
             !other.is_of(right) && other.advance(compressed).is_some() && other.sum() == sum
         })
     }
-}
-
-/// A packet with the number of its slot in the place of the protocol.
-fn whole(packet: &[u8], slot: u8) -> Frame {
-    let mut bytes = packet.to_vec();
-    bytes[0] = WHOLE | bytes[0] & 0xf;
-    bytes[9] = slot;
-    Frame { form: Form::Whole, bytes }
 }
 
 /// The receiving end.

@@ -298,20 +298,12 @@ impl Compressor {
             None => self.slots.add(headers),
         };
         let slot = self.slots.on_sent(number);
-        let Some(compressed) = differences else { return Some(whole(packet, number)) };
+        let Some(compressed) = differences else { return Some(Frame::whole(WHOLE, packet, number)) };
         let mut bytes = Vec::with_capacity(packet.len());
         Compressed { slot, ..compressed }.emit(&mut bytes);
         bytes.extend_from_slice(data);
         Some(Frame { form: Form::Compressed, bytes })
     }
-}
-
-/// A packet with the number of its slot in the place of the protocol.
-fn whole(packet: &[u8], slot: u8) -> Frame {
-    let mut bytes = packet.to_vec();
-    bytes[0] = WHOLE | bytes[0] & 0xf;
-    bytes[9] = slot;
-    Frame { form: Form::Whole, bytes }
 }
 
 /// The receiving end.
