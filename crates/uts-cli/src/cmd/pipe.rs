@@ -117,7 +117,9 @@ impl<T: Transport> Way<'_, T> {
         let (send, recv) = link.flows().open().await.map_err(End::Broken)?;
         match client.ask(Carrier::flow(send, recv), UTS, FIRST_ANSWER_MAX).await.map_err(End::Broken)? {
             Ok(offer) => client.give(Ok(offer)).await,
-            Err(Refused { kind: Kind::NotKept, .. }) => {
+            // T-1: it keeps no streams, or is of before them and does not say so. What is refused
+            // for another reason is refused again.
+            Err(Refused { kind: Kind::NotKept | Kind::Other, .. }) => {
                 let flows = link.flows();
                 return tokio::select! {
                     carried = carry_by_flow(&*flows, &args.service, standard_input()) => carried,
