@@ -40,7 +40,7 @@ pub use config::{
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
     After, Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, HandshakeLevel, HandshakeRow,
-    IntoBatch, MessageBatch, MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace,
+    IntoBatch, Made, MessageBatch, MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace,
     TraceKind, TraceRow, UnevenMessages, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX, Worker, worker_of};

@@ -96,8 +96,8 @@ pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
-    FlowOptions, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow, Tried,
-    UnevenMessages,
+    FlowOptions, Made, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow,
+    Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

@@ -8,10 +8,21 @@ use super::queue::{Queue, Waiting};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// All streams of a server.
-#[derive(Debug, Default)]
-pub struct Hub(Mutex<Streams>);
+#[derive(Debug)]
+pub struct Hub {
+    streams: Mutex<Streams>,
+    /// The instant zero of media times, which all senders of a stream go on by.
+    zero: Instant,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Hub { streams: Mutex::default(), zero: Instant::now() }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Streams {
@@ -59,7 +70,7 @@ pub struct Subscriber {
 
 impl Hub {
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Becomes the sender of a stream. One of the same owner makes room: it is one that has come
@@ -125,6 +136,11 @@ impl Publisher {
         stream.receivers.len()
     }
 
+    /// The instant zero of the media times of its datagrams.
+    pub fn zero(&self) -> Instant {
+        self.hub.zero
+    }
+
     /// Waits until another sender has taken its place.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
@@ -151,10 +167,10 @@ impl Drop for Subscriber {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tokio::time::Instant;
 
     fn waiting(byte: u8) -> Waiting {
-        Waiting { message: vec![byte; 100].into(), made: Instant::now() }
+        let media = uts::MediaTime::from_micros(0);
+        Waiting { message: vec![byte; 100].into(), made: Instant::now(), media }
     }
 
     async fn next(of: &Subscriber) -> u8 {

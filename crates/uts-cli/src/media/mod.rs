@@ -7,9 +7,9 @@
 //!
 //! The time from the making of a datagram to its handing over is one budget for all of its way. To
 //! the server it goes with its media time and is not held up there. The server hands it on with the
-//! age that it has by then, and the receiver holds it until it has the age that was asked for. So a
-//! datagram that was repeated on the first part of its way has less time on the second, and none
-//! waits twice.
+//! same media time ([`timeline`]), and the receiver holds it until it has the age that was asked
+//! for. So a datagram that was repeated on the first part of its way has less time on the second,
+//! none waits twice, and the last restores the order.
 //!
 //! What waits anywhere is bounded, and the oldest makes room ([`queue`]).
 
@@ -18,11 +18,11 @@ pub mod cutter;
 pub mod format;
 pub mod hub;
 pub mod numbers;
-pub mod order;
 pub mod pacer;
 pub mod place;
 pub mod queue;
 pub mod server;
+pub mod timeline;
 pub mod wire;
 
 use crate::stream::REQUEST_MAX;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uts::{Made, MediaTime, MessageOptions};
 
 /// Memory that a datagram takes beside its bytes, about.
 const ENTRY_BYTES: usize = 96;
@@ -17,11 +18,19 @@ const ENTRY_BYTES: usize = 96;
 pub struct Waiting {
     /// It, and its number before it.
     pub message: Bytes,
-    /// When it was made.
+    /// When it was made, as far as that can be told here.
     pub made: Instant,
+    /// The same by the clock of its sender.
+    pub media: MediaTime,
 }
 
 impl Waiting {
+    /// Options under which it is sent to somebody for whom it is worth something up to an age.
+    pub fn options(&self, latency: Duration) -> MessageOptions {
+        let lifetime = Some(latency.saturating_sub(self.made.elapsed()));
+        MessageOptions { lifetime, made: Made::At(self.media), ..MessageOptions::default() }
+    }
+
     fn bytes(&self) -> usize {
         self.message.len() + ENTRY_BYTES
     }
@@ -138,7 +147,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn waiting(byte: u8, bytes: usize) -> Waiting {
-        Waiting { message: vec![byte; bytes].into(), made: Instant::now() }
+        let media = MediaTime::from_micros(0);
+        Waiting { message: vec![byte; bytes].into(), made: Instant::now(), media }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
 //! The server's half: a client's part in a stream, from its request to its end.
 
 use super::hub::{Hub, Publisher, Subscriber};
-use super::queue::{Queue, Waiting};
+use super::queue::Queue;
+use super::timeline::Timeline;
 use super::wire::{Asked, Role};
 use super::{AHEAD_BYTES, LATENCY, WAITING_BYTES, agreed, change, prepare, requests};
 use crate::dial::Budget;
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, interval, timeout};
-use uts::{Chunk, Connection, FlowOptions, Function, MessageOptions, RecvFlow, SendFlow, WriteError};
+use uts::{Chunk, Connection, FlowOptions, Function, RecvFlow, SendFlow, WriteError};
 use uts_ledger::{Charge, Resource};
 
 /// The least that may wait for a receiver, where there is little room, in bytes.
@@ -185,18 +186,19 @@ const REPLACED: &str = "the same client sends it by another connection";
 
 /// Hands on what a sender sends, with the age that it has, until its flow ends.
 async fn publish(mut recv: RecvFlow, publisher: &Publisher, carried: &Carried) -> io::Result<()> {
+    let mut timeline = Timeline::new(publisher.zero());
     while let Some(chunk) = recv.recv_chunk(usize::MAX).await? {
-        let (message, age) = match chunk {
-            Chunk::Timed { message, timing } => (message, timing.age),
+        let now = Instant::now();
+        let waiting = match chunk {
+            Chunk::Timed { message, timing } => timeline.timed(now, message, timing),
             // Until its profile has media times, and of a sender that gives none.
-            Chunk::Message(message) => (message, Duration::ZERO),
+            Chunk::Message(message) => timeline.now(now, message),
             // Its numbers tell the receivers.
             Chunk::Missing { .. } => continue,
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "media that is no messages")),
         };
-        carried.received.fetch_add(message.len() as u64, Relaxed);
-        let now = Instant::now();
-        publisher.publish(&Waiting { message, made: now.checked_sub(age).unwrap_or(now) });
+        carried.received.fetch_add(waiting.message.len() as u64, Relaxed);
+        publisher.publish(&waiting);
     }
     Ok(())
 }
@@ -208,12 +210,12 @@ async fn deliver(mut send: SendFlow, queue: &Queue, carried: &Carried) -> io::Re
         let sent = async {
             // It waits here, where the oldest makes room, and not in the flow.
             send.granted(1, AHEAD_BYTES).await?;
-            let Some(Waiting { message, made }) = queue.next(|| latency.now()).await else {
+            let Some(waiting) = queue.next(|| latency.now()).await else {
                 return Ok(0);
             };
-            let (bytes, age) = (message.len(), made.elapsed());
-            let lifetime = Some(latency.now().saturating_sub(age));
-            send.send_message(message, MessageOptions { lifetime, age, ..MessageOptions::default() }).await?;
+            let bytes = waiting.message.len();
+            let options = waiting.options(latency.now());
+            send.send_message(waiting.message, options).await?;
             Ok::<_, WriteError>(bytes)
         };
         match sent.await {

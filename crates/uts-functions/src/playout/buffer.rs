@@ -59,12 +59,12 @@ pub enum Next {
 /// When a message was made, and how it was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// When it was made, by the sender's clock.
+    /// When it was made, by the sender's clock: to be said of it (`MessageOptions::made`) by who
+    /// hands it on to another, less a difference that is the same for all.
     pub media: MediaTime,
     /// The delay in use beyond the quickest way.
     pub delay: Duration,
-    /// Its age as it was handed over, beyond the quickest way: to be said of it
-    /// (`MessageOptions::age`) by who hands it on to another.
+    /// Its age as it was handed over, beyond the quickest way.
     pub age: Duration,
     /// It came too late for that.
     pub is_late: bool,

@@ -30,11 +30,14 @@ impl MediaTime {
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// The media time of what was made so long before `now`, by the clock of this end, as it
-    /// travels: modulo 2^32 (packets.md P-64).
-    pub const fn on_the_wire(now: Time, age: Duration) -> u32 {
-        let micros = (now.as_nanos() / 1000) as u32;
-        micros.wrapping_sub(age.as_micros() as u32)
+    /// The media time of what was made so long before `now`, by the clock of this end.
+    pub const fn before(now: Time, age: Duration) -> Self {
+        MediaTime(micros(now).saturating_sub_unsigned(age.as_micros() as u64))
+    }
+
+    /// The time as it travels: modulo 2^32 (packets.md P-64).
+    pub const fn on_the_wire(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -93,7 +96,7 @@ impl Clock {
 }
 
 /// An instant of this end, in microseconds.
-pub(super) fn micros(time: Time) -> i64 {
+pub(super) const fn micros(time: Time) -> i64 {
     (time.as_nanos() / 1000) as i64
 }
 

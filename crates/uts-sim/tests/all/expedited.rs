@@ -9,7 +9,7 @@ use uts_functions::Time;
 use uts_wire::frame::{Expedited, ExpeditedAck};
 
 const EXPEDITED: MessageOptions = MessageOptions {
-    age: Duration::ZERO,
+    made: uts_engine::Made::Now,
     lifetime: None,
     after: uts_engine::After::Everything,
     key: None,

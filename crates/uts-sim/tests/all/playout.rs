@@ -4,7 +4,7 @@
 use crate::one_client::{CLIENT, OneClient, SERVER, with};
 use core::time::Duration;
 use uts_engine::{
-    ConnectionConfig, Direction, Event, FlowId, FlowOptions, MessageOptions, Read, ReadError, Timing,
+    ConnectionConfig, Direction, Event, FlowId, FlowOptions, Made, MessageOptions, Read, ReadError, Timing,
 };
 use uts_functions::{Function, Time};
 
@@ -62,7 +62,7 @@ impl Stream {
         let now = self.ends.world.now();
         let mut message = vec![7; self.bytes];
         message[..8].copy_from_slice(&(self.made.len() as u64).to_be_bytes());
-        let options = MessageOptions { age, ..MessageOptions::default() };
+        let options = MessageOptions { made: Made::Before(age), ..MessageOptions::default() };
         let flow = self.flow;
         self.ends.at(CLIENT).send_message(now, flow, message.into(), options).expect("room");
         self.made.push(now);

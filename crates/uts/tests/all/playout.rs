@@ -4,7 +4,7 @@
 use crate::common::{pair_with, within};
 use bytes::Bytes;
 use std::time::Duration;
-use uts::{Chunk, FlowOptions, MessageOptions, Requirements};
+use uts::{Chunk, FlowOptions, Made, MessageOptions, Requirements};
 
 const COUNT: u32 = 40;
 const EVERY: Duration = Duration::from_millis(5);
@@ -26,7 +26,8 @@ async fn messages_come_with_their_media_times_and_no_earlier_than_due() {
             send.send_message(message, MessageOptions::default()).await.expect("sent");
             tokio::time::sleep_until(sent_at + EVERY).await;
         }
-        let last = MessageOptions { age: Duration::from_secs(60), ..MessageOptions::default() };
+        let last =
+            MessageOptions { made: Made::Before(Duration::from_secs(60)), ..MessageOptions::default() };
         send.send_message(Bytes::from_static(b"from a minute ago"), last).await.expect("sent");
         send.finished().await.expect("delivered");
     });

@@ -4,19 +4,16 @@ use super::{Ended, Ends, Run};
 use crate::cmd::tunnel::server;
 use crate::cmd::{Failure, beside, pipe};
 use crate::link::{ConnectOptions, ExchangeStep, Link, Transport};
-use crate::media::order::Order;
-use crate::media::queue::Waiting;
 use crate::media::wire::{Asked, Role};
 use crate::media::{AHEAD_BYTES, agreed, requests, split};
 use crate::stream::read_answer;
-use bytes::Bytes;
 use std::io;
 use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
-use uts::{Chunk, Connection, FlowOptions, Function, MessageOptions, RecvFlow, SendFlow};
+use tokio::time::timeout;
+use uts::{Chunk, Connection, FlowOptions, Function, RecvFlow, SendFlow};
 
 /// Time that the server may take to answer a request.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -111,10 +108,9 @@ impl<T: Transport> Run<'_, T> {
         loop {
             // It waits in the queue, where the oldest makes room, and not in the flow.
             send.granted(1, AHEAD_BYTES).await?;
-            let Some(Waiting { message, made }) = queue.next(|| self.board.latency()).await else { break };
-            let age = made.elapsed();
-            let lifetime = Some(self.board.latency().saturating_sub(age));
-            send.send_message(message, MessageOptions { lifetime, age, ..MessageOptions::default() }).await?;
+            let Some(waiting) = queue.next(|| self.board.latency()).await else { break };
+            let options = waiting.options(self.board.latency());
+            send.send_message(waiting.message, options).await?;
         }
         Ok(send.finished().await?)
     }
@@ -128,41 +124,21 @@ impl<T: Transport> Run<'_, T> {
         let (mut back, mut recv) = flow.split();
         // Nothing goes that way. The server may have gone.
         let _ = back.finish();
-        let (mut order, mut out) = (Order::default(), Vec::new());
-        loop {
-            let due = order.due();
-            let chunk = tokio::select! {
-                chunk = recv.recv_chunk(usize::MAX) => chunk?,
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    order.on_time(Instant::now(), &mut out);
-                    Some(Chunk::Message(Bytes::new()))
-                }
-            };
-            let has_ended = chunk.is_none();
-            match chunk {
-                Some(Chunk::Message(message) | Chunk::Timed { message, .. }) => {
-                    if let Some((number, datagram)) = split(&message) {
-                        self.board.count(|count| {
-                            count.numbers.on_arrival(number);
-                            count.on_datagram(&datagram);
-                            count.playout = recv.playout().unwrap_or(count.playout);
-                        });
-                        order.push(number, datagram, Instant::now(), &mut out);
-                    }
-                }
+        while let Some(chunk) = recv.recv_chunk(usize::MAX).await? {
+            let message = match chunk {
+                Chunk::Message(message) | Chunk::Timed { message, .. } => message,
                 // The numbers tell how many.
-                Some(Chunk::Missing { .. }) | None => order.flush(&mut out),
-                Some(_) => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "media that is no messages"));
-                }
-            }
-            for datagram in out.drain(..) {
-                if sink.put(datagram).await.is_err() {
-                    return Ok(Ended::Done);
-                }
-            }
-            if has_ended {
-                break;
+                Chunk::Missing { .. } => continue,
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "media that is no messages")),
+            };
+            let Some((number, datagram)) = split(&message) else { continue };
+            self.board.count(|count| {
+                count.numbers.on_arrival(number);
+                count.on_datagram(&datagram);
+                count.playout = recv.playout().unwrap_or(count.playout);
+            });
+            if sink.put(datagram).await.is_err() {
+                return Ok(Ended::Done);
             }
         }
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server has ended the stream"))

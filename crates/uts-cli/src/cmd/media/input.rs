@@ -8,7 +8,7 @@ use crate::media::cutter::Cutter;
 use crate::media::format::Format;
 use crate::media::pacer::Pacer;
 use crate::media::place::{Place, listen};
-use crate::media::queue::Waiting;
+use crate::media::timeline::Timeline;
 use crate::media::{DATAGRAM_BYTES_MAX, head};
 use crate::ui::Ui;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,12 @@ impl Input {
     pub async fn open(board: Arc<Board>, log: Arc<dyn Ui>) -> Result<Input, Failure> {
         let failed = Arc::<Mutex<Option<Failure>>>::default();
         let mut reading = JoinSet::new();
-        let mut source = Source { board: board.clone(), log, number: first_number() };
+        let mut source = Source {
+            board: board.clone(),
+            log,
+            number: first_number(),
+            timeline: Timeline::new(Instant::now()),
+        };
         match board.place.clone() {
             Place::Udp(host, port) => {
                 let socket = listen(&host, port).await.map_err(Failure::Failed)?;
@@ -68,6 +73,7 @@ struct Source {
     board: Arc<Board>,
     log: Arc<dyn Ui>,
     number: u32,
+    timeline: Timeline,
 }
 
 impl Source {
@@ -122,6 +128,6 @@ impl Source {
         self.board.count(|count| count.on_datagram(datagram));
         let message = head(self.number, datagram);
         self.number = self.number.wrapping_add(1);
-        self.board.queue.push(Waiting { message, made: Instant::now() });
+        self.board.queue.push(self.timeline.now(Instant::now(), message));
     }
 }

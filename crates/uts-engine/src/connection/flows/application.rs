@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
-use uts_functions::playout::{Clock, Figures, MediaTime, Next};
+use uts_functions::playout::{Clock, Figures, Next};
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
@@ -311,7 +311,7 @@ impl Connection {
             }
             send.order(start, &options, forming.is_keyed);
             if forming.is_timed {
-                send.time(start, MediaTime::on_the_wire(now, options.age));
+                send.time(start, options.made.at(now).on_the_wire());
             }
             if let Some(covered) = covered.filter(|covered| (*covered as usize) < size) {
                 send.cover(start, covered);

@@ -8,7 +8,8 @@ use crate::requirements::Requirements;
 use crate::selector::Contradiction;
 use bytes::Bytes;
 use core::time::Duration;
-use uts_functions::playout::Timing;
+use uts_functions::Time;
+use uts_functions::playout::{MediaTime, Timing};
 
 /// Options for opening a flow.
 ///
@@ -57,6 +58,40 @@ impl FlowOptions {
     }
 }
 
+/// Time at which the content of a message was made, which is its media time.
+///
+/// ```
+/// use std::time::Duration;
+/// use uts_engine::{Made, MediaTime, MessageOptions};
+///
+/// // A picture that took its encoder 8 ms.
+/// let picture = MessageOptions { made: Made::Before(Duration::from_millis(8)), ..MessageOptions::default() };
+/// // One whose file says when it is due.
+/// let frame = MessageOptions { made: Made::At(MediaTime::from_micros(40_000)), ..picture };
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Made {
+    /// The time at which the message is handed over.
+    #[default]
+    Now,
+    /// So long before that.
+    Before(Duration),
+    /// A time by a clock of the application's own. All messages of a connection's flows have such a
+    /// one, or none.
+    At(MediaTime),
+}
+
+impl Made {
+    /// The media time of a message that is handed over at `now`.
+    pub(crate) const fn at(self, now: Time) -> MediaTime {
+        match self {
+            Made::Now => MediaTime::before(now, Duration::ZERO),
+            Made::Before(age) => MediaTime::before(now, age),
+            Made::At(time) => time,
+        }
+    }
+}
+
 /// Options for sending a message.
 ///
 /// ```
@@ -84,9 +119,9 @@ pub struct MessageOptions {
     /// profile's detection lets that through and the receiver takes it; the receiver is told.
     /// `None` = what the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
     pub checksum_len: Option<u32>,
-    /// Age of what it carries, where a profile has playout: its media time is so much before it is
-    /// handed over. Under any other profile it says nothing.
-    pub age: Duration,
+    /// Time at which its content was made, where a profile has playout. Under any other profile it
+    /// says nothing.
+    pub made: Made,
     /// It passes all other data of its flow, and arrives although the flow's credit is used up
     /// (`uts.expedited=on` at both ends; ISO 8073 section 6.11). It has at most 16 bytes, and
     /// travels as it is: nothing else that is said here, or by the profile, changes anything about
