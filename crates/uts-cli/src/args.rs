@@ -298,6 +298,9 @@ pub struct CpArgs {
     /// Leave out links, devices, pipes and sockets in directories without a warning
     #[arg(long)]
     pub skip_special: bool,
+    /// Send files whole where another version of them stands, and not only what differs
+    #[arg(short = 'W', long)]
+    pub whole_file: bool,
     /// Leave out names in directories that match (*.o, cache/, /top, **/x); may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,

@@ -41,6 +41,8 @@ pub struct CopyOptions {
     /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it
     /// lets its clients.
     pub preserve_mode: bool,
+    /// Files are sent whole where another file stands under the name, and not as the difference.
+    pub whole_files: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
     /// Bytes that may be held of a server's listing; a server that lists more breaks the copy off.
@@ -62,6 +64,7 @@ impl Default for CopyOptions {
             busy_patience: BUSY_PATIENCE,
             earlier: None,
             preserve_mode: false,
+            whole_files: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
             ledger: Ledger::of_client(&Budget::of_process()),

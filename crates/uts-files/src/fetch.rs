@@ -4,10 +4,11 @@ use super::Flows;
 use super::batch::{Batch, Conversation, both, next_reply};
 use super::buffered::BufReader;
 use super::client::{blocking, local, unexpected};
+use super::delta::{DELTA_BYTES_MIN, SUMS_PER_FRAME, average_of, sums_of};
 use super::error::{Fault, FaultKind, FileError};
 use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
-use super::message::{Entry, Hash, Reply, Request, write_frame};
+use super::message::{Entry, Hash, Reply, Request, Sum, write_frame};
 use super::modes::Modes;
 use super::part::{Have, Part, Prefix, Terms};
 use super::path::RelPath;
@@ -15,7 +16,9 @@ use super::small::{self, Group, Small, is_small};
 use super::store::store;
 use super::tree::Tree;
 use super::workers::{Carrier, Rest, Waiting};
+use cap_fs_ext::FollowSymlinks;
 use std::collections::VecDeque;
+use std::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// A file to be fetched.
@@ -47,6 +50,8 @@ impl Batch for Item {
 pub(super) struct Fetcher {
     pub(super) journal: Journal,
     pub(super) modes: Modes,
+    /// No differences are asked for.
+    pub(super) whole_files: bool,
     pub(super) waiting: Waiting,
 }
 
@@ -60,16 +65,29 @@ impl<F: Flows> Carrier<F> for Fetcher {
     async fn carry(&self, flow: &mut Conversation<F>, batch: Vec<Item>) -> Result<Rest<Item>, FileError> {
         let mut busy = Vec::new();
         let mut asked = Vec::with_capacity(batch.len());
+        let mut requests = Vec::new();
         for item in batch {
-            match Have::find(&item.tree, &item.target, &item.entry, None, &self.journal.payer).await {
-                Ok(have) => asked.push((item, have)),
+            let payer = &self.journal.payer;
+            let found = async {
+                let have = Have::find(&item.tree, &item.target, &item.entry, None, payer).await?;
+                let basis = self.basis(&item, &have).await?;
+                Ok((have, basis))
+            };
+            match found.await {
+                Ok((have, basis)) => {
+                    let path = || item.source.as_bytes().to_vec();
+                    let basis = basis.map(|Basis { file, average, sums }| {
+                        let known =
+                            |sums: &[Sum]| Request::Known { path: path(), average, sums: sums.to_vec() };
+                        requests.extend(sums.chunks(SUMS_PER_FRAME).map(known));
+                        file
+                    });
+                    requests.push(Request::Get { path: path(), held: have.held() });
+                    asked.push((item, have, basis));
+                }
                 Err(fault) => self.failed(item, FileError::Local(fault), &mut busy),
             }
         }
-        let requests: Vec<Request> = asked
-            .iter()
-            .map(|(item, have)| Request::Get { path: item.source.as_bytes().to_vec(), held: have.held() })
-            .collect();
         let Conversation { send, recv } = flow;
         let asking = async move {
             for request in &requests {
@@ -96,14 +114,14 @@ impl Hearing<'_> {
     async fn run<R: AsyncRead + Unpin + Send>(
         &mut self,
         recv: &mut BufReader<R>,
-        mut asked: VecDeque<(Item, Have)>,
+        mut asked: VecDeque<(Item, Have, Option<File>)>,
     ) -> Result<Rest<Item>, FileError> {
         let mut is_usable = true;
-        while let Some((item, have)) = asked.pop_front().filter(|_| is_usable) {
+        while let Some((item, have, basis)) = asked.pop_front().filter(|_| is_usable) {
             if self.group.is_due(recv.buffer()) {
                 self.settle().await;
             }
-            let fetched = match self.fetch_one(recv, &item, have).await {
+            let fetched = match self.fetch_one(recv, &item, have, basis).await {
                 Ok(fetched) => fetched,
                 Err(error) => {
                     // What arrived before a failure is kept.
@@ -120,7 +138,7 @@ impl Hearing<'_> {
             }
         }
         self.settle().await;
-        let untried = asked.into_iter().map(|(item, _)| item).collect();
+        let untried = asked.into_iter().map(|(item, ..)| item).collect();
         Ok(Rest { is_usable, untried, busy: Vec::new() })
     }
 
@@ -146,7 +164,32 @@ impl Hearing<'_> {
     }
 }
 
+/// A file that is to be replaced, to which the content of its successor may refer.
+struct Basis {
+    file: File,
+    average: u32,
+    sums: Vec<Sum>,
+}
+
 impl Fetcher {
+    /// The pieces of the file that is here, if a difference from it may be worth something.
+    async fn basis(&self, item: &Item, have: &Have) -> Result<Option<Basis>, Fault> {
+        let held = have.prefix.as_ref().map_or(0, |prefix| prefix.held.bytes);
+        // One as long may be the same: then that is asked, unless its time says that it is another.
+        let lacking = match have.whole {
+            Some(whole) if whole.mtime == item.entry.mtime => 0,
+            Some(_) => item.entry.size,
+            None => item.entry.size.saturating_sub(held),
+        };
+        if self.whole_files || have.there.min(lacking) < DELTA_BYTES_MIN {
+            return Ok(None);
+        }
+        let (tree, target) = (item.tree.clone(), item.target.clone());
+        let (file, entry) = blocking(move || tree.open_file(&target, FollowSymlinks::No)).await?;
+        let (file, sums) = sums_of(file, entry.size, &item.name, &self.journal.payer).await?;
+        Ok((!sums.is_empty()).then_some(Basis { file, average: average_of(entry.size), sums }))
+    }
+
     fn failed(&self, item: Item, error: FileError, busy: &mut Vec<Item>) {
         if self.waiting.may_go_on(&item.name, &error, &self.journal) {
             busy.push(item);
@@ -171,6 +214,7 @@ impl Hearing<'_> {
         flow: &mut BufReader<R>,
         item: &Item,
         have: Have,
+        basis: Option<File>,
     ) -> Result<Fetched, FileError> {
         let Fetcher { journal, modes, .. } = self.fetcher;
         let modes = *modes;
@@ -219,7 +263,7 @@ impl Hearing<'_> {
             }
         } else {
             let (tree, target, opened) = (item.tree.clone(), item.target.clone(), entry);
-            let terms = Terms::client(modes);
+            let terms = Terms { basis, ..Terms::client(modes) };
             let part = match blocking(move || Part::open(&tree, &target, &opened, prefix, terms)).await {
                 Ok(part) => part,
                 Err(fault) => {

@@ -89,6 +89,7 @@ pub async fn get<F: Flows>(
     let fetcher = Fetcher {
         journal: journal.clone(),
         modes: Modes::new(options.preserve_mode),
+        whole_files: options.whole_files,
         waiting: Waiting::new(options.busy_patience),
     };
     let modes = fetcher.modes;

@@ -7,7 +7,9 @@ use super::error::{Fault, FaultKind};
 use super::hashing::SLICE_BYTES;
 use super::message::Hash;
 use super::sink::Sink;
-use super::stream::{ABORT, Drain, HOLE, Moved, chunk_length, hole_length, patiently, read_fault};
+use super::stream::{
+    ABORT, COPY, Drain, HOLE, Moved, chunk_length, copied, hole_length, patiently, read_fault,
+};
 use super::work::at_work;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,8 +227,16 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
                         return Ok(Ending::WriterGone(fault, Drain::AtChunk));
                     }
                     left -= bytes;
-                    observe(Moved::hole(bytes));
+                    observe(Moved::told(bytes));
                 }
+            }
+            COPY => {
+                let (at, bytes) = copied(flow).await?;
+                let turn = payer.wait(Resource::Processor, 1, 1).await;
+                if let Err(fault) = disk.then(stop, payer, Some(turn), move |s| s.copy(at, bytes)).await {
+                    return Ok(Ending::WriterGone(fault, Drain::AtChunk));
+                }
+                observe(Moved::told(bytes.into()));
             }
             length => {
                 let mut left = chunk_length(length)?;
@@ -302,6 +312,7 @@ async fn fill<R: AsyncRead + Unpin>(flow: &mut BufReader<R>, space: &mut [u8]) -
 mod tests {
     use super::*;
     use crate::blocks::tests::payer;
+    use crate::sink::not_told;
     use std::sync::{Arc, Mutex};
     use tokio::io::{AsyncWriteExt, duplex};
 
@@ -324,6 +335,10 @@ mod tests {
         fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
             self.0.lock().unwrap().0.extend(vec![0; bytes as usize]);
             Ok(())
+        }
+
+        fn copy(&mut self, _at: u64, _bytes: u32) -> Result<(), Fault> {
+            Err(not_told(b""))
         }
 
         fn finish(self, theirs: &Hash) -> Result<Hash, Fault> {

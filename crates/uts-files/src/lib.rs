@@ -20,6 +20,7 @@ mod buffered;
 mod claim;
 mod client;
 mod connection;
+mod delta;
 mod error;
 mod exclude;
 mod fetch;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The first bytes of every flow of this protocol.
 pub const MAGIC: &[u8; 9] = b"uts-files";
 /// The version that follows them. Another version is refused, naming both.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// The longest frame, in bytes: room for a path, the target of a link, and a little more.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
@@ -66,6 +66,20 @@ impl Entry {
     pub(super) fn seems_to_be(&self, there: &Entry) -> bool {
         there.kind == Kind::File && (there.size, there.mtime) == (self.size, self.mtime)
     }
+}
+
+/// The first bytes of the BLAKE3 hash of a piece of a file.
+pub type SumHash = [u8; 16];
+
+/// A piece of a file, told by its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sum {
+    /// Its place in the file.
+    pub at: u64,
+    /// Its length, in bytes.
+    pub bytes: u32,
+    /// Its hash.
+    pub hash: SumHash,
 }
 
 /// A prefix of a file that the receiver has.
@@ -149,13 +163,34 @@ pub enum Request {
     /// From now on this flow, set modes as they are given, whatever the umask. Answer:
     /// [`Reply::Done`], or a fault if the server does not allow this.
     PreserveModes,
+    /// Tell the pieces of the file under this name, to which the content of the next
+    /// [`Request::Put`] of it may refer. Answer: any number of [`Reply::Sums`], then
+    /// [`Reply::Done`].
+    Sums {
+        /// Of which file.
+        path: Vec<u8>,
+    },
+    /// Pieces that the client has of the file that it asks for next, to which its content may
+    /// refer. There may be several. Without an answer.
+    Known {
+        /// Of which file.
+        path: Vec<u8>,
+        /// Mean length by which the file was cut.
+        average: u32,
+        /// At most 65,536 in all.
+        sums: Vec<Sum>,
+    },
 }
 
 impl Request {
     /// The path that it is about; empty = none, or the directory that is served.
     pub fn path(&self) -> &[u8] {
         match self {
-            Request::Stat { path } | Request::List { path, .. } | Request::Get { path, .. } => path,
+            Request::Stat { path }
+            | Request::List { path, .. }
+            | Request::Get { path, .. }
+            | Request::Sums { path }
+            | Request::Known { path, .. } => path,
             Request::Offer(entry)
             | Request::Stream(entry)
             | Request::Put { entry, .. }
@@ -197,6 +232,15 @@ pub enum Reply {
         /// If it is a file of the same size under the final name: its other attributes. The mode is
         /// that of the offer if it has what the server would set for that.
         whole: Option<Attributes>,
+        /// Length of the file under the final name, in bytes; 0 = there is none.
+        there: u64,
+    },
+    /// Pieces of a file, in their order.
+    Sums {
+        /// Mean length by which it was cut.
+        average: u32,
+        /// The pieces.
+        sums: Vec<Sum>,
     },
     /// The sender gave up a file, for this reason of its own. The part is kept.
     GivenUp(Fault),

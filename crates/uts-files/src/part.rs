@@ -1,5 +1,6 @@
 //! A file while it is received: `.NAME.uts-part`, beside its [`note`].
 
+use super::blocks::BLOCK_BYTES;
 use super::claim::Claim;
 use super::error::{Fault, FaultKind};
 use super::hashing::hash_prefix;
@@ -7,7 +8,7 @@ use super::message::{Attributes, Entry, Hash, Held};
 use super::modes::Modes;
 use super::note::{self, Found, Note, PartNote};
 use super::path::RelPath;
-use super::sink::Sink;
+use super::sink::{Sink, not_told};
 use super::sparse::hash_zeros;
 use super::tree::{Tree, set_attributes};
 use super::work::at_work;
@@ -15,7 +16,7 @@ use blake3::Hasher;
 use cap_fs_ext::FollowSymlinks;
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 use uts_ledger::{Charge, Payer, Refused, Resource};
@@ -36,12 +37,14 @@ pub(super) struct Terms {
     pub(super) payer: Option<Payer>,
     /// Its length is not known before it ends.
     pub(super) is_stream: bool,
+    /// The file that stands where it is to go, if the sender was told of its pieces.
+    pub(super) basis: Option<File>,
 }
 
 impl Terms {
     /// Those of a client, which asked for the file itself.
     pub(super) fn client(modes: Modes) -> Terms {
-        Terms { modes, by: None, claim: None, payer: None, is_stream: false }
+        Terms { modes, by: None, claim: None, payer: None, is_stream: false, basis: None }
     }
 }
 
@@ -59,6 +62,7 @@ pub(super) struct Part {
     written: u64,
     write_behind: WriteBehind,
     claim: Option<Claim>,
+    basis: Option<File>,
 }
 
 /// Makes what was written durable while the rest arrives. The end of a long copy then waits for the
@@ -114,6 +118,8 @@ pub(super) struct Have {
     pub(super) prefix: Option<Prefix>,
     /// If the prefix is a file as long as the source, under its final name.
     pub(super) whole: Option<Attributes>,
+    /// Length of the file under the final name, in bytes; 0 = there is none.
+    pub(super) there: u64,
 }
 
 impl Attributes {
@@ -151,7 +157,9 @@ impl Have {
     ) -> Result<Have, Fault> {
         let (tree, asked, path, wanted) = (tree.clone(), target.clone(), target, entry.clone());
         let candidate = at_work(payer, move || {
-            let whole = find_whole(&tree, &asked, &wanted)?;
+            let old = tree.check_replaceable(&asked)?;
+            let there = old.as_ref().map_or(0, |old| old.size);
+            let whole = find_whole(&tree, &asked, &wanted, old)?;
             if let Some((_, attributes)) = &whole
                 && attributes.mtime == wanted.mtime
             {
@@ -159,15 +167,16 @@ impl Have {
                 if note::find_part(&tree, &asked).is_nothing() {
                     note::remove(&tree, &asked)?;
                 }
-                return Ok(whole.map(|(file, attributes)| (file, Some(attributes))));
+                return Ok((whole.map(|(file, attributes)| (file, Some(attributes))), there));
             }
             let part = find_part(&tree, &asked, &wanted, by)?.map(|part| (part, None));
-            Ok(part.or(whole.map(|(file, attributes)| (file, Some(attributes)))))
+            Ok((part.or(whole.map(|(file, attributes)| (file, Some(attributes)))), there))
         });
-        let Some((file, whole)) = candidate.await? else { return Ok(Have::default()) };
+        let (candidate, there) = candidate.await?;
+        let Some((file, whole)) = candidate else { return Ok(Have { there, ..Have::default() }) };
         let prefix = Prefix::read(file, path, payer).await?;
         let whole = whole.filter(|_| prefix.held.bytes == entry.size);
-        Ok(Have { prefix: Some(prefix), whole })
+        Ok(Have { prefix: Some(prefix), whole, there })
     }
 
     /// As it is told to the peer.
@@ -177,11 +186,13 @@ impl Have {
 }
 
 /// The file under the final name, if it may be the same.
-fn find_whole(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Option<(File, Attributes)>, Fault> {
-    let Some(old) = tree.check_replaceable(target)? else { return Ok(None) };
-    if old.size != entry.size {
-        return Ok(None);
-    }
+fn find_whole(
+    tree: &Tree,
+    target: &RelPath,
+    entry: &Entry,
+    old: Option<Entry>,
+) -> Result<Option<(File, Attributes)>, Fault> {
+    let Some(old) = old.filter(|old| old.size == entry.size) else { return Ok(None) };
     let attributes = Attributes { mode: old.mode, mtime: old.mtime };
     Ok(tree.open_file(target, FollowSymlinks::No).ok().map(|(file, _)| (file, attributes)))
 }
@@ -243,7 +254,7 @@ impl Part {
         prefix: Option<Prefix>,
         terms: Terms,
     ) -> Result<Part, Fault> {
-        let Terms { modes, by, claim, payer, is_stream } = terms;
+        let Terms { modes, by, claim, payer, is_stream, basis } = terms;
         let size = (!is_stream).then_some(entry.size);
         let fault = |e: std::io::Error| Fault::io(target.as_bytes(), &e);
         if target.is_root() {
@@ -297,6 +308,7 @@ impl Part {
             written,
             write_behind: WriteBehind { payer, ..WriteBehind::default() },
             claim,
+            basis,
         })
     }
 
@@ -340,6 +352,30 @@ impl Sink for Part {
         extended.map_err(|e| Fault::io(self.target.as_bytes(), &e))?;
         self.written = end;
         Ok(())
+    }
+
+    fn copy(&mut self, at: u64, bytes: u32) -> Result<(), Fault> {
+        let end = self.end_after(bytes.into())?;
+        let basis = self.basis.as_ref().ok_or_else(|| not_told(self.target.as_bytes()))?;
+        let fault = |e: io::Error| Fault::io(self.target.as_bytes(), &e);
+        let mut block = vec![0; (bytes as usize).min(BLOCK_BYTES)];
+        let (mut from, mut left) = (at, bytes as usize);
+        while left > 0 {
+            let bytes = left.min(block.len());
+            let block = block.get_mut(..bytes).unwrap_or_default();
+            basis.read_exact_at(block, from).map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    let why = "content that refers to more than there is of the old file";
+                    Fault::new(FaultKind::Changed, self.target.as_bytes(), why)
+                }
+                _ => fault(e),
+            })?;
+            self.hasher.update(block);
+            self.file.write_all(block).map_err(fault)?;
+            (from, left) = (from.saturating_add(bytes as u64), left - bytes);
+        }
+        self.written = end;
+        self.write_behind.wrote(&self.file, bytes.into()).map_err(|e| Fault::io(self.target.as_bytes(), &e))
     }
 
     /// Compares with the sender's hash; then makes the content durable and gives it its final name.

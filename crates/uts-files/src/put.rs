@@ -54,7 +54,12 @@ pub async fn put<F: Flows>(
     let count = plan.files.len();
     let queue = Arc::new(Queue::of(plan.files, options.flows));
     let waiting = Waiting::new(options.busy_patience);
-    let sender = Sender { journal: journal.clone(), preserve_mode: options.preserve_mode, waiting };
+    let sender = Sender {
+        journal: journal.clone(),
+        preserve_mode: options.preserve_mode,
+        whole_files: options.whole_files,
+        waiting,
+    };
     work(&flows, &queue, &sender, count, &journal).await;
     let finished =
         finish_directories(&mut flow, &plan.directories, &plan.links, plan.top.as_ref(), &journal).await;

@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Conversation, both, next_reply};
 use super::client::{blocking, local, unexpected};
+use super::delta::{DELTA_BYTES_MIN, Delta, Known};
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::content_after;
 use super::journal::{FileOutcome, Journal};
@@ -13,7 +14,7 @@ use super::{Flows, WriteShared};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use uts_ledger::Payer;
 
 /// A file to be sent.
@@ -37,6 +38,8 @@ impl Batch for Item {
 pub(super) struct Sender {
     pub(super) journal: Journal,
     pub(super) preserve_mode: bool,
+    /// No differences are sent.
+    pub(super) whole_files: bool,
     pub(super) waiting: Waiting,
 }
 
@@ -71,6 +74,8 @@ impl<F: Flows> Carrier<F> for Sender {
 enum Awaited {
     File(usize),
     Attributes(usize, Hash),
+    /// Pieces that the server has of a file, and the task that waits for them.
+    Sums(oneshot::Sender<Option<Known>>),
 }
 
 /// A batch on its way.
@@ -122,6 +127,10 @@ impl<'a> Sending<'a> {
                     };
                     self.end(i, outcome);
                 }
+                Awaited::Sums(told) => {
+                    // Nobody hears it if sending has failed, whose error is the one to report.
+                    let _ = told.send(self.hear_sums(recv).await?);
+                }
                 Awaited::Attributes(i, hash) => {
                     let outcome = match next_reply(recv).await? {
                         Reply::Done => Ok(FileOutcome::AlreadyThere(hash)),
@@ -134,6 +143,45 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
+    /// Hears which pieces the server has of a file; `None` of those of which it tells nothing.
+    async fn hear_sums<R: AsyncRead + Unpin>(&self, recv: &mut R) -> Result<Option<Known>, FileError> {
+        let mut known = None;
+        loop {
+            match next_reply(recv).await? {
+                Reply::Sums { average, sums } => {
+                    let known = known.get_or_insert_with(|| Known::new(average));
+                    known.add(sums, &self.sender.journal.payer).map_err(FileError::Peer)?;
+                }
+                Reply::Done => return Ok(known.filter(|known| !known.is_empty())),
+                // It is sent whole.
+                Reply::Fault(_) => return Ok(None),
+                reply => return Err(unexpected(reply)),
+            }
+        }
+    }
+
+    /// Asks which pieces the server has of a file, if it has enough of one.
+    async fn difference<W: WriteShared>(
+        &self,
+        send: &mut W,
+        content: &Content,
+        path: &[u8],
+        there: u64,
+        awaited: &mpsc::UnboundedSender<Awaited>,
+    ) -> Result<Option<Box<Delta>>, FileError> {
+        let lacking = content.entry.size.saturating_sub(content.from);
+        if self.sender.whole_files || there.min(lacking) < DELTA_BYTES_MIN {
+            return Ok(None);
+        }
+        write_frame(send, &Request::Sums { path: path.to_vec() }).await?;
+        send.flush().await?;
+        let (told, hears) = oneshot::channel();
+        let _ = awaited.send(Awaited::Sums(told));
+        // Nobody tells if hearing has failed, whose error is the one to report.
+        let Ok(Some(known)) = hears.await else { return Ok(None) };
+        Ok(Delta::new(&content.file, known, content.from, &self.sender.journal.payer).map(Box::new))
+    }
+
     /// Sends what the server lacks of a file. The error is one that ends the flow.
     async fn send_one<W: WriteShared>(
         &self,
@@ -144,14 +192,14 @@ impl<'a> Sending<'a> {
     ) -> Result<(), FileError> {
         let Some(item) = self.batch.get(i) else { return Ok(()) };
         let journal = &self.sender.journal;
-        let (held, whole) = match reply {
-            Reply::Have { held, whole } => (held, whole),
+        let (held, whole, there) = match reply {
+            Reply::Have { held, whole, there } => (held, whole, there),
             reply => {
                 self.end(i, Err(unexpected(reply)));
                 return Ok(());
             }
         };
-        let content = match open_after(item, held, &self.sender.journal.payer).await {
+        let mut content = match open_after(item, held, &self.sender.journal.payer).await {
             Ok(content) => content,
             Err(fault) => {
                 self.end(i, Err(FileError::Local(fault)));
@@ -172,6 +220,7 @@ impl<'a> Sending<'a> {
             let _ = awaited.send(Awaited::Attributes(i, hash));
             return Ok(());
         }
+        content.delta = self.difference(send, &content, &entry.path, there, awaited).await?;
         write_frame(send, &Request::Put { entry, from: content.from }).await?;
         let _ = awaited.send(Awaited::File(i));
         let mut observe = |moved| journal.moved(&item.name, moved);

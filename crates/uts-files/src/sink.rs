@@ -13,10 +13,17 @@ pub(super) trait Sink: Send + 'static {
     fn write(&mut self, block: &[u8]) -> Result<(), Fault>;
     /// Takes this many zeros.
     fn skip(&mut self, bytes: u64) -> Result<(), Fault>;
+    /// Takes bytes from a place of the file that stands where this one is to go.
+    fn copy(&mut self, at: u64, bytes: u32) -> Result<(), Fault>;
     /// The content is complete, and has this hash at its sender.
     fn finish(self, theirs: &Hash) -> Result<Hash, Fault>;
     /// No more content comes, though it is not complete.
     fn give_up(self) -> Result<(), Fault>;
+}
+
+/// Of content that refers to a file of which nothing was told.
+pub(super) fn not_told(path: &[u8]) -> Fault {
+    Fault::new(FaultKind::Protocol, path, "content that refers to a file of which nothing was told")
 }
 
 /// Standard output, a pipe or a device: what is written there cannot be taken back.
@@ -64,6 +71,10 @@ impl Sink for Outlet {
             bytes -= n as u64;
         }
         Ok(())
+    }
+
+    fn copy(&mut self, _at: u64, _bytes: u32) -> Result<(), Fault> {
+        Err(not_told(&self.name))
     }
 
     fn finish(self, theirs: &Hash) -> Result<Hash, Fault> {

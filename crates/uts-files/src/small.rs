@@ -172,7 +172,7 @@ async fn read<R: AsyncRead + Unpin>(
                 }
                 // No more than a small file has.
                 content.bytes.resize(start + bytes as usize, 0);
-                observe(Moved::hole(bytes));
+                observe(Moved::told(bytes));
             }
             length => {
                 let bytes = chunk_length(length)?;

@@ -222,8 +222,14 @@ fn replace(small: &Small, unnamed: &Unnamed) -> Result<(), Fault> {
 
 /// Stores a file by itself, as one that came in pieces.
 fn as_part(small: &Small) -> Result<(), Fault> {
-    let terms =
-        Terms { modes: small.modes, by: small.by.clone(), claim: None, payer: None, is_stream: false };
+    let terms = Terms {
+        modes: small.modes,
+        by: small.by.clone(),
+        claim: None,
+        payer: None,
+        is_stream: false,
+        basis: None,
+    };
     let mut part = Part::open(&small.tree, &small.target, &small.entry, None, terms)?;
     let mut end = 0;
     for (at, data) in small.content.data() {

@@ -1,8 +1,10 @@
 //! The content of a file on a flow, in chunks: length (4 bytes, big-endian,
 //! 1..=[`CHUNK_BYTES_MAX`]) and that many bytes. Length 0 ends it and is followed by the BLAKE3
 //! hash of the whole file, prefix included. Length [`HOLE`] is followed by 8 bytes, the number of
-//! zeros that come next (1..=[`HOLE_BYTES_MAX`]). Length [`ABORT`] gives the content up and is
-//! followed by a frame with the [`Fault`].
+//! zeros that come next (1..=[`HOLE_BYTES_MAX`]). Length [`COPY`] is followed by a place (8 bytes)
+//! and a number of bytes (4 bytes, 1..=[`COPY_BYTES_MAX`]) of the receiver's own file, which come
+//! next; only if it has told of which pieces that consists. Length [`ABORT`] gives the content up
+//! and is followed by a frame with the [`Fault`].
 //!
 //! What the peer has not granted is not read from the disk. A flow that waits holds neither a
 //! thread nor a block: it asks for the next block when it can take it. How content is received is
@@ -10,6 +12,7 @@
 
 use super::WriteShared;
 use super::blocks::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block, Blocks};
+use super::delta::{COPY_BYTES_MAX, Delta, Step};
 use super::error::{Fault, FaultKind};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
@@ -35,6 +38,8 @@ pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 pub(super) const ABORT: u32 = u32::MAX;
 /// In place of the length of a chunk: a hole comes next.
 pub(super) const HOLE: u32 = u32::MAX - 1;
+/// In place of the length of a chunk: bytes come next that the receiver has.
+pub(super) const COPY: u32 = u32::MAX - 2;
 /// Bytes that may wait in a flow to leave: the next blocks are read while those leave.
 pub(super) const AHEAD_BYTES: usize = 2 * BLOCK_BYTES;
 /// Blocks of a stream that are read ahead of the flow.
@@ -56,7 +61,8 @@ impl Moved {
         Moved { bytes: bytes as u64, carried: bytes as u64 }
     }
 
-    pub(super) fn hole(bytes: u64) -> Moved {
+    /// Bytes that the receiver has, or makes.
+    pub(super) fn told(bytes: u64) -> Moved {
         Moved { bytes, carried: 0 }
     }
 }
@@ -70,6 +76,8 @@ pub(super) struct Content {
     pub(super) from: u64,
     /// With the first `from` bytes in it.
     pub(super) hasher: Hasher,
+    /// Its difference from what the receiver has, if one is known.
+    pub(super) delta: Option<Box<Delta>>,
 }
 
 /// Way in which sending ended.
@@ -113,9 +121,9 @@ pub(super) async fn send_content<W: WriteShared>(
         }
         let bytes = reading.left().saturating_add(LENGTH_BYTES).min(granted.max(LENGTH_BYTES + 1));
         let block = blocks.take(bytes).await;
-        let has_holes = reading.runs.has_holes();
+        let is_costly = reading.runs.has_holes() || reading.content.delta.is_some();
         let step = move || reading.step(block);
-        let stepped = if has_holes { in_turn(payer, step).await } else { at_work(payer, step).await };
+        let stepped = if is_costly { in_turn(payer, step).await } else { at_work(payer, step).await };
         let piece = match stepped {
             Ok((again, piece)) => {
                 reading = again;
@@ -136,7 +144,13 @@ pub(super) async fn send_content<W: WriteShared>(
             Piece::Hole(bytes) => {
                 flow.write_all(&HOLE.to_be_bytes()).await?;
                 flow.write_all(&bytes.to_be_bytes()).await?;
-                observe(Moved::hole(bytes));
+                observe(Moved::told(bytes));
+            }
+            Piece::Copy(at, bytes) => {
+                flow.write_all(&COPY.to_be_bytes()).await?;
+                flow.write_all(&at.to_be_bytes()).await?;
+                flow.write_all(&bytes.to_be_bytes()).await?;
+                observe(Moved::told(bytes.into()));
             }
             Piece::End(hash) => {
                 flow.write_all(&0u32.to_be_bytes()).await?;
@@ -159,6 +173,8 @@ enum Piece {
     /// A chunk, with its length before it.
     Data(Block),
     Hole(u64),
+    /// A place in the receiver's file, and a number of bytes.
+    Copy(u64, u32),
     End(Hash),
 }
 
@@ -173,6 +189,9 @@ impl Reading {
 
     /// Reads what comes next, into the block if it is data.
     fn step(mut self, mut block: Block) -> Result<(Reading, Piece), Fault> {
+        if let Some(delta) = self.content.delta.take() {
+            return self.step_by(delta, block);
+        }
         let Content { file, entry, hasher, .. } = &mut self.content;
         let fault = |e: io::Error| Fault::io(&entry.path, &e);
         if self.at >= entry.size {
@@ -200,6 +219,43 @@ impl Reading {
         hasher.update(data);
         self.at += want as u64;
         Ok((self, Piece::Data(block)))
+    }
+
+    /// The same where the receiver has pieces of the file.
+    fn step_by(mut self, mut delta: Box<Delta>, mut block: Block) -> Result<(Reading, Piece), Fault> {
+        let Content { file, entry, hasher, .. } = &mut self.content;
+        let most = block.len().saturating_sub(LENGTH_BYTES);
+        let step = delta.step(file, entry.size, most).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => changed(entry),
+            _ => Fault::io(&entry.path, &e),
+        })?;
+        let (bytes, piece) = match step {
+            Step::End => {
+                check_end(file, entry, self.at)?;
+                (0, Piece::End(hasher.finalize().into()))
+            }
+            Step::Hole(bytes) => {
+                hash_zeros(hasher, bytes);
+                (bytes, Piece::Hole(bytes))
+            }
+            Step::Copy(at, bytes) => {
+                hasher.update(delta.front(bytes));
+                delta.take(bytes);
+                (bytes as u64, Piece::Copy(at, bytes as u32))
+            }
+            Step::Data(bytes) => {
+                block.truncate(LENGTH_BYTES + bytes);
+                let (length, data) = block.bytes_mut().split_at_mut(LENGTH_BYTES);
+                length.copy_from_slice(&(bytes as u32).to_be_bytes());
+                data.copy_from_slice(delta.front(bytes));
+                hasher.update(data);
+                delta.take(bytes);
+                (bytes as u64, Piece::Data(block))
+            }
+        };
+        self.at += bytes;
+        self.content.delta = Some(delta);
+        Ok((self, piece))
     }
 }
 
@@ -314,6 +370,10 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(flow: &mut R, mut into_chunk: Dr
                     hole_length(flow).await?;
                     0
                 }
+                COPY => {
+                    copied(flow).await?;
+                    0
+                }
                 length => chunk_length(length)?,
             },
         };
@@ -350,6 +410,15 @@ pub(super) async fn hole_length<R: AsyncRead + Unpin>(flow: &mut R) -> io::Resul
     }
 }
 
+/// The place and the number of bytes of what the receiver has.
+pub(super) async fn copied<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<(u64, u32)> {
+    let at = flow.read_u64().await?;
+    match flow.read_u32().await? {
+        bytes @ 1..=COPY_BYTES_MAX => Ok((at, bytes)),
+        bytes => Err(invalid(format!("a copy of {bytes} bytes; from 1 to {COPY_BYTES_MAX} can be"))),
+    }
+}
+
 pub(super) async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
     read_frame(flow).await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
@@ -366,7 +435,7 @@ mod tests {
     fn content(dir: &Path, data: &[u8]) -> Content {
         std::fs::write(dir.join("f"), data).unwrap();
         let (file, entry) = Source::Ambient(dir.join("f")).open().unwrap();
-        Content { file, entry, from: 0, hasher: Hasher::new() }
+        Content { file, entry, from: 0, hasher: Hasher::new(), delta: None }
     }
 
     #[tokio::test]

@@ -93,10 +93,14 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("found-fault", Reply::Found(Err(fault()))),
         ("found-link", Reply::Found(Ok(entry(b"l", Kind::Link(b"g".to_vec()))))),
         ("sending", Reply::Sending { entry: file, from: 0 }),
-        ("have", Reply::Have { held: None, whole: None }),
+        ("have", Reply::Have { held: None, whole: None, there: 0 }),
         (
             "have-whole",
-            Reply::Have { held: None, whole: Some(Attributes { mode: 0o644, mtime: Mtime::default() }) },
+            Reply::Have {
+                held: None,
+                whole: Some(Attributes { mode: 0o644, mtime: Mtime::default() }),
+                there: 0,
+            },
         ),
         ("given-up", Reply::GivenUp(fault())),
         ("stored", Reply::Stored { hash: [9; 32] }),

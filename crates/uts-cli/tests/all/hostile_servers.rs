@@ -70,7 +70,7 @@ async fn answer(lie: Lie, send: &mut SendFlow, request: Request) -> io::Result<(
         }
         _ => {
             let whole = Some(Attributes { mode: 0o644, mtime: Mtime::default() });
-            write_frame(send, &Reply::Have { held: None, whole }).await
+            write_frame(send, &Reply::Have { held: None, whole, there: 0 }).await
         }
     }
 }

@@ -31,8 +31,8 @@ impl Service {
     {
         // The part; and its note, for a moment.
         let _file = flow.place(Resource::Files).await?;
-        let part = match self.open_part(flow, &entry, from).await {
-            Ok(part) => part,
+        let (part, _old) = match self.open_part(flow, &entry, from).await {
+            Ok(opened) => opened,
             Err(fault) => {
                 flow.refuse(fault).await?;
                 return drain(&mut flow.recv, Drain::AtChunk).await;
@@ -57,8 +57,13 @@ impl Service {
         flow: &mut Flow<S, R>,
         entry: &Entry,
         from: Option<u64>,
-    ) -> Result<Part, Fault> {
+    ) -> Result<(Part, Option<Charge>), Fault>
+    where
+        S: WriteShared,
+        R: AsyncRead + Unpin + Send,
+    {
         let target = self.admit(entry)?;
+        let (basis, place) = flow.basis_of(&target).unzip();
         let offered = flow.offers.remove(&target);
         let prefix = match (from.unwrap_or(0), offered) {
             (0, _) => None,
@@ -71,9 +76,11 @@ impl Service {
         let client = &flow.session.client;
         let claim = Some(self.claims.take(&target, client).await?);
         let (by, payer) = (client.key.clone(), Some(flow.session.payer.clone()));
-        let terms = Terms { modes: flow.modes, by, claim, payer, is_stream: from.is_none() };
+        let is_stream = from.is_none();
+        let terms = Terms { modes: flow.modes, by, claim, payer, is_stream, basis };
         let (tree, entry) = (self.tree.clone(), entry.clone());
-        at_work(&flow.session.payer, move || Part::open(&tree, &target, &entry, prefix, terms)).await
+        let opened = move || Part::open(&tree, &target, &entry, prefix, terms);
+        Ok((at_work(&flow.session.payer, opened).await?, place))
     }
 
     /// Where a file goes, if it is taken.

@@ -211,7 +211,7 @@ async fn a_server_cannot_say_that_it_stored_what_was_not_sent() {
                     while let Some(request) = read_frame::<_, Request>(&mut recv).await? {
                         let reply = match request {
                             Request::Stat { .. } => Reply::Status { entry: None, copy_of: None },
-                            Request::Offer(_) => Reply::Have { held: None, whole: None },
+                            Request::Offer(_) => Reply::Have { held: None, whole: None, there: 0 },
                             _ => {
                                 stream::drain(&mut recv, stream::Drain::AtChunk).await?;
                                 said.clone()

@@ -61,6 +61,7 @@ async fn no_request_leads_outside() {
             Request::List { path: path.clone(), recursive: true },
             Request::Get { path: path.clone(), held: None },
             Request::Offer(entry(&path, Kind::File, 1)),
+            Request::Sums { path: path.clone() },
             Request::MakeDirectory { entry: entry(&path, Kind::Directory, 0), copy_of: None },
             Request::Attributes { entry: entry(&path, Kind::File, 0), complete: true },
             Request::MakeLink { entry: entry(&path, Kind::Link(b"x".to_vec()), 0), top: Vec::new() },
@@ -132,6 +133,7 @@ async fn garbage_gets_an_answer_and_changes_nothing() {
                     Reply::Fault(_)
                         | Reply::Status { .. }
                         | Reply::Have { .. }
+                        | Reply::Sums { .. }
                         | Reply::Done
                         | Reply::Found(_)
                 ),

@@ -3,6 +3,7 @@
 mod costly;
 mod cut;
 mod destinations;
+mod difference;
 mod exhausting;
 mod foreign;
 mod hostile;

@@ -56,6 +56,7 @@ impl<'a, T: Transport> Run<'a, T> {
             recursive: args.recursive,
             links: args.links,
             skip_special: args.skip_special,
+            whole_files: args.whole_file,
             preserve_mode: args.preserve_mode,
             dry_run: args.dry_run,
             exclude,
