@@ -190,7 +190,7 @@ impl Connection {
         if rule.times_out() && lost.cause == Cause::Expired {
             let newest = lost.packets.iter().rev().find(|(_, sent)| sent.eliciting && !sent.size_probe);
             if newest.is_some_and(|(number, _)| outbound.is_new_timeout(*number)) {
-                outbound.on_timeout();
+                outbound.on_timeout(now);
                 self.tell_timeout(now, true);
             }
         }
@@ -285,7 +285,7 @@ impl Connection {
                 let lost = outbound.ledger.take_lost(now, &rule);
                 // A probe for a larger size that is lost tells of sizes only (RFC 8899 section 3).
                 if lost.packets.iter().any(|(_, sent)| sent.eliciting && !sent.size_probe) {
-                    outbound.on_timeout();
+                    outbound.on_timeout(now);
                     outbound.finding.on_all_lost(rule.below);
                     outbound.delivery.departed = 0;
                     self.tell_timeout(now, true);
@@ -293,7 +293,7 @@ impl Connection {
                 self.on_lost(now, &lost);
             }
             Alarm::Probe | Alarm::Each => {
-                outbound.on_probe_timeout();
+                outbound.on_probe_timeout(now);
                 self.ways.forget_questions();
                 self.tell_timeout(now, false);
                 self.probe_oldest(now);
@@ -381,7 +381,7 @@ impl Outbound {
         let polls = run.sent.departure.polls;
         let measures = !run.sent.departure.repeats || self.timing.measures_repeats();
         let rtt = measures.then(|| self.measure(now, number, &run.sent, delay)).flatten();
-        self.on_heard(rtt.is_some());
+        self.on_heard(now, rtt.is_some());
         Newest { number, sent_at, rtt, polls }
     }
 

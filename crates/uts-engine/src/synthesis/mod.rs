@@ -36,6 +36,8 @@ pub(crate) struct SendStack {
     pub layout: DataLayout,
     /// Flow control looks at what is outstanding.
     pub windows: bool,
+    /// The receiver asks for what it lacks.
+    pub is_demanded: bool,
     /// Every packet of a run costs its mechanisms the same: packets may be built as runs.
     pub is_uniform: bool,
     /// A cipher or a checksum covers packet numbers, those bytes too that are not sent.
@@ -137,6 +139,7 @@ impl SendStack {
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
             windows: profile.mechanism(Function::Flow).is_some_and(|m| m.facts.windows),
+            is_demanded: profile.mechanism(Function::Retransmission).is_some_and(|m| m.facts.speaks),
             is_uniform: profile.is_uniform(),
             checks_numbers: !(profile.is_inert(Function::Protection)
                 && profile.is_inert(Function::Detection)),

@@ -65,7 +65,8 @@ impl FlowOptions {
 /// use uts_engine::{Made, MediaTime, MessageOptions};
 ///
 /// // A picture that took its encoder 8 ms.
-/// let picture = MessageOptions { made: Made::Before(Duration::from_millis(8)), ..MessageOptions::default() };
+/// let made = Made::Before(Duration::from_millis(8));
+/// let picture = MessageOptions { made, ..MessageOptions::default() };
 /// // One whose file says when it is due.
 /// let frame = MessageOptions { made: Made::At(MediaTime::from_micros(40_000)), ..picture };
 /// ```

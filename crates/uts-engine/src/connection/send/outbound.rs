@@ -63,6 +63,8 @@ pub(crate) struct Outbound {
     /// built with them. In a box, since most connections have none.
     past: Option<Box<Past>>,
     pub meter: Meter,
+    /// Instant from which a time-out counts (timing.md R-10).
+    pub(super) timed_from: Time,
     /// Probe time-outs in a row.
     pub timeouts: u32,
     /// Packets that have gone on since, with data that is not repeated.
@@ -152,6 +154,7 @@ impl Outbound {
             rtt: RoundTrip::default(),
             past: None,
             meter: Meter::new(),
+            timed_from: Time::ZERO,
             timeouts: 0,
             unheard: 0,
             probes_due: 0,

@@ -83,8 +83,12 @@ impl Outbound {
         }
     }
 
-    /// Packets were entered that ask for an acknowledgement.
-    pub fn on_entered(&mut self, now: Time) {
+    /// Packets were entered that ask for an acknowledgement. Repeats that the receiver asked for
+    /// put off no time-out: it may ask for ever for what does not get through.
+    pub fn on_entered(&mut self, now: Time, is_demanded: bool) {
+        if !is_demanded {
+            self.timed_from = now;
+        }
         if let Some(each) = &self.each {
             // finding.md R-11: the timer is set for the first that expires.
             let at = self.finding.rule(&self.flight()).age.due(now, &each.departure);
@@ -109,7 +113,7 @@ impl Outbound {
         match self.finding.alarm() {
             Alarm::Probe | Alarm::Each => {
                 let once = finding::wait(self.probe_timeout(), self.kept_doublings.into());
-                Some(self.ledger.last_eliciting_at() + probe_wait(once, self.timeouts))
+                Some(self.timed_from + probe_wait(once, self.timeouts))
             }
             Alarm::LoseAll { since } => {
                 let (_, oldest_at) = self.ledger.oldest()?;
@@ -126,15 +130,24 @@ impl Outbound {
     /// Something is acknowledged, which measures the round trip or does not. It ends the row of
     /// time-outs. Under Karn's rule what they have doubled is kept until a round trip is measured
     /// (timing.md R-19).
-    pub fn on_heard(&mut self, measures: bool) {
+    pub fn on_heard(&mut self, now: Time, measures: bool) {
+        self.time_anew(now);
         let is_kept = !measures && !self.timing.measures_repeats();
         self.kept_doublings = if is_kept { self.doublings().min(BACKOFF_MAX) as u8 } else { 0 };
         (self.timeouts, self.unheard) = (0, 0);
         self.set_departure();
     }
 
+    /// Where what left last put no time-out off, the next counts from now.
+    fn time_anew(&mut self, now: Time) {
+        if self.timed_from < self.ledger.last_eliciting_at() {
+            self.timed_from = now;
+        }
+    }
+
     /// Notes a time-out.
-    pub fn on_timeout(&mut self) {
+    pub fn on_timeout(&mut self, now: Time) {
+        self.time_anew(now);
         self.timeouts = self.timeouts.saturating_add(1);
         if let Some(each) = &mut self.each {
             each.timed_out_below = self.ledger.next_number();
@@ -169,8 +182,8 @@ impl Outbound {
     }
 
     /// Notes a time-out after which probes go out.
-    pub fn on_probe_timeout(&mut self) {
-        self.on_timeout();
+    pub fn on_probe_timeout(&mut self, now: Time) {
+        self.on_timeout(now);
         self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
     }
 

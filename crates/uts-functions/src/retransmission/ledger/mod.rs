@@ -80,14 +80,14 @@ pub struct Ledger<T> {
     entries: VecDeque<Entry<T>>,
     /// Packets of the last kind that were entered since older ones were looked through, and the
     /// number of the next at that time.
-    unasked: u64,
+    unasked: u32,
     looked_through: u64,
     /// The number of the next packet.
     next: u64,
     acked: RangeSet,
     /// The largest acknowledged packet number.
     largest_acked: Option<u64>,
-    eliciting: u64,
+    eliciting: u32,
     last_eliciting_at: Time,
     lost: VecDeque<(u64, Sent<T>)>,
     reordering: Reordering,
@@ -163,7 +163,7 @@ impl<T: Carried> Ledger<T> {
 
     /// Eliciting packets in flight.
     pub fn eliciting(&self) -> u64 {
-        self.eliciting
+        self.eliciting.into()
     }
 
     /// Entries that are kept.
@@ -204,10 +204,10 @@ impl<T: Carried> Ledger<T> {
     /// each raises the bytes in flight by its own.
     pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
-            self.eliciting += packets;
+            self.eliciting += packets as u32;
             self.last_eliciting_at = sent.snapshot.sent_at;
         } else {
-            self.unasked += packets;
+            self.unasked += packets as u32;
         }
         let end = self.next + packets;
         let mut rest = Some(sent);
@@ -225,7 +225,7 @@ impl<T: Carried> Ledger<T> {
         {
             self.entries.pop_front();
         }
-        if self.unasked > UNASKED_MAX {
+        if u64::from(self.unasked) > UNASKED_MAX {
             let before = core::mem::replace(&mut self.looked_through, self.next);
             self.entries.retain(|entry| entry.sent.eliciting || entry.first >= before);
             self.unasked = 0;
@@ -298,7 +298,7 @@ impl<T: Carried> Ledger<T> {
             entry.close(places, out);
         }
         let taken = out[before..].iter().filter(|run| run.sent.eliciting);
-        self.eliciting -= taken.map(Run::packets).sum::<u64>();
+        self.eliciting -= taken.map(Run::packets).sum::<u64>() as u32;
     }
 
     fn settle(&mut self) {
@@ -397,7 +397,7 @@ impl<T: Carried> Ledger<T> {
             return Lost { packets: Vec::new(), look_again, cause };
         }
         let packets: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
-        self.eliciting -= packets.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
+        self.eliciting -= packets.iter().filter(|(_, sent)| sent.eliciting).count() as u32;
         for (number, sent) in &packets {
             self.remember_lost(*number, sent);
         }
@@ -427,7 +427,7 @@ impl<T: Carried> Ledger<T> {
             }
             !goes
         });
-        self.eliciting -= taken.len() as u64;
+        self.eliciting -= taken.len() as u32;
         taken
     }
 
@@ -440,7 +440,7 @@ impl<T: Carried> Ledger<T> {
             entry.close(u64::MAX, &mut runs);
         }
         let taken: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
-        self.eliciting -= taken.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
+        self.eliciting -= taken.iter().filter(|(_, sent)| sent.eliciting).count() as u32;
         self.lost.retain(|(_, sent)| sent.epoch != epoch);
         self.settle();
         taken

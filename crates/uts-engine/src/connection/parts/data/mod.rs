@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(frames_of_probe(&mut ways), 1);
         let outbound = ways.outbound.as_mut().expect("established");
         while !outbound.is_out() {
-            outbound.on_probe_timeout();
+            outbound.on_probe_timeout(Time::ZERO);
         }
         assert_eq!(frames_of_probe(&mut ways), 0);
     }
