@@ -7,11 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod decode;
+mod files;
+mod keys;
 mod media;
 mod perf;
 mod ssh;
 mod tunnel;
 pub use decode::DecodeArgs;
+pub use files::{CpArgs, LsArgs};
+pub use keys::{FingerprintArgs, HostsCommand, KeygenArgs};
 pub use media::{CommonArgs, MediaArgs, MediaCommand, RecvArgs, SendArgs};
 pub use perf::PerfArgs;
 pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
@@ -267,73 +271,6 @@ pub struct VerboseArgs {
     pub verbose: u8,
 }
 
-/// Options of `uts cp`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(
-    override_usage = "uts cp [OPTIONS] <SRC>... <DST>",
-    after_help = "Examples:
-  uts cp a.iso b.iso uts://host/incoming/
-  uts cp -r uts://host:5000/photos .
-  uts cp --pin SHA256:… big.iso uts://192.0.2.7/
-  tar c src | uts cp - uts://host/src.tar
-  uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
-
-SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath
-the directory that is served. `-` is standard input or output. To continue an
-interrupted copy, run the same command again. A file gets its name only when it
-is whole and the hashes of both ends agree. If something was left out, the exit
-status is 1, unless an option asked for it."
-)]
-pub struct CpArgs {
-    /// Sources, then the destination
-    // How many are needed, the job says: it knows their names.
-    #[arg(value_name = "PATH", num_args = 0..)]
-    pub paths: Vec<std::ffi::OsString>,
-    /// Copy directories with everything in them
-    #[arg(short, long)]
-    pub recursive: bool,
-    /// Copy symbolic links that lead to within the copy, instead of leaving them out
-    #[arg(long)]
-    pub links: bool,
-    /// Leave out links, devices, pipes and sockets in directories without a warning
-    #[arg(long)]
-    pub skip_special: bool,
-    /// Send files whole where another version of them stands, and not only what differs
-    #[arg(short = 'W', long)]
-    pub whole_file: bool,
-    /// Leave out names in directories that match (*.o, cache/, /top, **/x); may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
-    /// Change nothing; print what would be copied
-    #[arg(short = 'n', long)]
-    pub dry_run: bool,
-    /// Limit the rate in either direction, as 5Mbit/s or 600kB/s; 0 is no limit
-    #[arg(long, value_name = "RATE", value_parser = crate::given::limit)]
-    pub bwlimit: Option<String>,
-    /// Keep trying for this long, from the first try or a loss on; 0 gives up at once [default:
-    /// 10min after a loss, one first try]
-    #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
-    pub retry: Option<Duration>,
-    /// Set the modes of the sources, whatever the umask; at a server, if it allows this
-    #[arg(short, long)]
-    pub preserve_mode: bool,
-    /// Keys of the server and of this end
-    #[command(flatten)]
-    pub reach: ReachArgs,
-    /// Requirements of what is sent
-    #[command(flatten)]
-    pub wanted: WantedArgs,
-    /// Print one JSON object a line on standard output (see docs/uts.md)
-    #[arg(long, conflicts_with = "quiet")]
-    pub json: bool,
-    /// Print errors and warnings only
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-}
-
 /// Logs of connections, in `serve` and all that connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct LogArgs {
@@ -390,28 +327,6 @@ pub struct ReachArgs {
     /// Logs of connections
     #[command(flatten)]
     pub log: LogArgs,
-}
-
-/// Options of `uts ls`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "Examples:
-  uts ls uts://host/
-  uts ls -r uts://host:5000/photos
-
-Each line has the mode, the size, the time of the last change in UTC, and the name.")]
-pub struct LsArgs {
-    /// File or directory to list, as uts://host[:port]/path
-    #[arg(value_name = "URL")]
-    pub path: std::ffi::OsString,
-    /// List everything beneath it too
-    #[arg(short, long)]
-    pub recursive: bool,
-    /// Keys of the server and of this end
-    #[command(flatten)]
-    pub reach: ReachArgs,
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Options of `uts pipe`.
@@ -601,67 +516,6 @@ pub struct PropertiesArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
-}
-
-/// Commands on the servers whose keys are known.
-#[derive(Clone, Debug, Subcommand)]
-pub enum HostsCommand {
-    /// Print each server with its key
-    List {
-        /// Only this server
-        #[arg(value_name = "HOST[:PORT]")]
-        host: Option<String>,
-        /// File of known servers [default: known_hosts in the user's configuration]
-        #[arg(long, value_name = "FILE")]
-        known_hosts: Option<PathBuf>,
-        /// Print one JSON object a line
-        #[arg(long)]
-        json: bool,
-    },
-    /// Forget servers; the next copy treats them as new
-    Remove {
-        /// Servers to forget
-        #[arg(value_name = "HOST[:PORT]", required = true)]
-        hosts: Vec<String>,
-        /// File of known servers [default: known_hosts in the user's configuration]
-        #[arg(long, value_name = "FILE")]
-        known_hosts: Option<PathBuf>,
-    },
-    /// Make a server known by its key, which `uts serve` prints when it starts
-    Add {
-        /// Server to add
-        #[arg(value_name = "HOST[:PORT]")]
-        host: String,
-        /// Fingerprint of its key (SHA256:…)
-        fingerprint: String,
-        /// File of known servers [default: known_hosts in the user's configuration]
-        #[arg(long, value_name = "FILE")]
-        known_hosts: Option<PathBuf>,
-    },
-}
-
-/// Options of `uts keygen`.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct KeygenArgs {
-    /// File of the key [default: the user's key]
-    pub file: Option<PathBuf>,
-}
-
-/// Options of `uts fingerprint`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "Examples:
-  uts fingerprint
-  uts fingerprint ~/.ssh/id_ed25519.pub
-  uts fingerprint --as-ssh ~/.ssh/id_ed25519
-
-Peers of UTS know a key by the fingerprint without --as-ssh: ssh-keygen -l hashes
-keys in another form.")]
-pub struct FingerprintArgs {
-    /// File of the key, or of a public key of ssh [default: the user's key]
-    pub file: Option<PathBuf>,
-    /// Print the fingerprint that ssh-keygen -l prints of the key, which is to be of Ed25519
-    #[arg(long)]
-    pub as_ssh: bool,
 }
 
 /// Options of `uts completions`.

@@ -63,6 +63,8 @@ impl View {
     pub fn take(&mut self, list: Value, since: Duration) {
         let mut rows: Vec<Entry> = if list.get("session").is_some() {
             vec![session(&list)]
+        } else if list.get("media").is_some() {
+            vec![media(&list)]
         } else if list.get("server").is_some() {
             all(&list["clients"]).map(client).collect()
         } else {
@@ -134,6 +136,11 @@ impl View {
         if let Some(session) = self.list.get("session") {
             return format!("session {}: {came} in, {went} out", text(session));
         }
+        let host = text(&self.list["host"]);
+        let is_up = if self.list["connection"].is_null() { " (not connected)" } else { "" };
+        if let Some(media) = self.list.get("media") {
+            return format!("media {} by {host}{is_up}: {came} in, {went} out", text(&media["name"]));
+        }
         match self.list.get("server") {
             Some(server) => {
                 let memory = all(&self.list["resources"]).find(|row| row["resource"] == "memory");
@@ -150,11 +157,7 @@ impl View {
                 };
                 format!("{}: {clients}, {came} in, {went} out{held}", text(server))
             }
-            None => {
-                let host = text(&self.list["host"]);
-                let is_up = if self.list["connection"].is_null() { " (not connected)" } else { "" };
-                format!("tunnel by {host}{is_up}: {} carried, {came} in, {went} out", self.rows.len())
-            }
+            None => format!("tunnel by {host}{is_up}: {} carried, {came} in, {went} out", self.rows.len()),
         }
     }
 
@@ -208,6 +211,25 @@ fn session(session: &Value) -> Entry {
         profile: text(&session["profile"]),
         sentence: Some(text(&session["way"])),
         detail: vec![keys],
+        ..Entry::default()
+    }
+}
+
+/// A sender or a receiver of media.
+fn media(list: &Value) -> Entry {
+    let (media, connection) = (&list["media"], &list["connection"]);
+    let bytes = number(&media["bytes"]);
+    let is_sender = media["way"] == "send";
+    Entry {
+        who: text(&media["place"]),
+        what: text(&media["format"]),
+        bytes: if is_sender { [0, bytes] } else { [bytes, 0] },
+        rtt_ms: connection["rtt_ms"].as_f64(),
+        loss: connection["loss"].as_f64(),
+        profile: text(&connection[if is_sender { "profile_out" } else { "profile_in" }]),
+        sentence: sentence(&connection["last_exchange"])
+            .map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX)),
+        detail: vec![crate::media::board::words(media)],
         ..Entry::default()
     }
 }
@@ -335,6 +357,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_stream_of_media_is_one_line_with_what_is_missing() {
+        let list = |bytes: u64| {
+            json!({
+                "media": {
+                    "way": "recv", "name": "film", "place": "udp://127.0.0.1:5000", "format": "MPEG-TS",
+                    "datagrams": 9, "bytes": bytes, "in_time": 7, "late": 2, "missing": 3, "delay_ms": 120.0,
+                    "jitter_ms": 4.0,
+                },
+                "host": "host", "connection": {"rtt_ms": 12.0, "loss": 0.04, "profile_in": "playout fixed"},
+            })
+        };
+        let mut view = View::default();
+        view.take(list(1000), Duration::ZERO);
+        view.take(list(126_000), Duration::from_secs(1));
+        let lines = shown(&view, 80, 16);
+        assert!(lines[0].starts_with("media film by host: 1.0 Mbit/s in, 0 bit/s out"), "{lines:#?}");
+        assert!(lines[2].contains("udp://127.0.0.1:5000") && lines[2].contains("12.0 ms"), "{lines:#?}");
+        let detail = lines[8..].join(" ");
+        for part in ["7 in time, 2 late, 3 missing", "playout fixed"] {
+            assert!(detail.contains(part), "{part}: {lines:#?}");
+        }
+        view.take(json!({"media": {"name": "film"}, "host": "host", "connection": null}), Duration::ZERO);
+        assert!(shown(&view, 80, 16)[0].contains("film by host (not connected)"));
+    }
+
     /// Whatever the size, and whatever was said: nothing panics, and nothing steers the terminal.
     #[test]
     fn any_size_and_any_text_is_drawn() {
@@ -348,6 +396,7 @@ mod tests {
             json!({"server": 3, "clients": [1, null, "x"]}),
             json!("x"),
             json!({"session": [2]}),
+            json!({"media": [2]}),
         ] {
             let mut view = View::default();
             view.take(list, Duration::from_secs(1));
