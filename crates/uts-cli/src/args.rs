@@ -224,6 +224,13 @@ pub struct ServeArgs {
     /// Make a socket here by which uts ctl and uts top look at clients and end them
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
+    /// Take over the port of the server whose --control socket this is, if one runs there: new
+    /// clients come here, and it serves those that it has to their end
+    #[arg(long, requires = "control")]
+    pub take_over: bool,
+    /// Once another server has taken over, serve clients for so long at the most
+    #[arg(long, value_name = "TIME", default_value = crate::given::DRAIN, value_parser = crate::given::drain)]
+    pub drain: Duration,
     /// Tell figures for Prometheus at http://ADDR:PORT/metrics; ADDR is of this host's loopback, or
     /// one that is written out
     #[arg(long, value_name = "[ADDR:]PORT")]

@@ -3,6 +3,7 @@
 //! A request is a line of JSON ([`Request`]), the answer another: an object with `error`, or with
 //! what was asked for.
 
+use crate::cmd::serve::TAKE_OVER;
 use crate::tunnel::forward;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use uts::printable::words;
 
@@ -112,6 +113,11 @@ impl Control {
 
     /// Answers requests of this user, until it is given up.
     pub async fn serve(self, board: Arc<impl Controlled>) {
+        self.serve_with(board, None).await;
+    }
+
+    /// The same; who wants to take over is handed to `successors`.
+    pub async fn serve_with(self, board: Arc<impl Controlled>, successors: Option<mpsc::Sender<UnixStream>>) {
         let room = Arc::new(Semaphore::new(ASKING_MAX));
         let own = rustix::process::geteuid().as_raw();
         loop {
@@ -121,14 +127,31 @@ impl Control {
                 continue;
             };
             if socket.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
-                let board = board.clone();
+                let (board, successors) = (board.clone(), successors.clone());
                 tokio::spawn(async move {
                     let _place = place;
                     // Who has gone needs no answer.
-                    let _ = timeout(PATIENCE, answer(&*board, socket)).await;
+                    let _ = timeout(PATIENCE, attend(&*board, socket, successors)).await;
                 });
             }
         }
+    }
+}
+
+/// Attends to one request.
+async fn attend(
+    board: &impl Controlled,
+    mut socket: UnixStream,
+    successors: Option<mpsc::Sender<UnixStream>>,
+) -> io::Result<()> {
+    let line = request(&mut socket).await?;
+    match successors.filter(|_| line.trim_end() == TAKE_OVER) {
+        Some(successors) => {
+            // A server that ends hands nothing over.
+            let _ = successors.send(socket).await;
+            Ok(())
+        }
+        None => answer_to(board, &line, socket).await,
     }
 }
 
@@ -140,9 +163,23 @@ pub async fn answer(
     board: &impl Controlled,
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
 ) -> io::Result<()> {
+    let line = request(&mut socket).await?;
+    answer_to(board, &line, socket).await
+}
+
+/// The line that was sent.
+async fn request(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
     let mut line = String::new();
-    BufReader::new((&mut socket).take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
-    let answer = match serde_json::from_str(&line) {
+    BufReader::new(socket.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
+    Ok(line)
+}
+
+async fn answer_to(
+    board: &impl Controlled,
+    line: &str,
+    mut socket: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let answer = match serde_json::from_str(line) {
         Ok(request) => board.carry_out(request).await,
         Err(error) => Err(format!("a request that is none: {error}")),
     };

@@ -92,6 +92,18 @@ pub fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Time that clients have to end by themselves once another server has taken over, unless something
+/// else is said.
+pub const DRAIN: &str = "1h";
+
+/// Reads the time that clients have once another server has taken over: none, too.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn drain(text: &str) -> Result<Duration, String> {
+    uts_units::time(text).map_err(|error| error.or("write a time, as 10min, 1h or 2d"))
+}
+
 /// Reads the age at which a datagram of media is handed over.
 ///
 /// # Errors

@@ -347,6 +347,15 @@ pub trait Listener: Send + 'static {
     fn set_authorized_keys(&self, file: &Path) -> Result<(), String>;
     /// Number of clients so far that were refused for want of a place.
     fn refused(&self) -> u64;
+    /// Number of connections, those of handshakes and of an end included.
+    fn connections(&self) -> usize;
+    /// Begins to hand the port over to another process.
+    ///
+    /// # Errors
+    /// Why that cannot be, in one line; then nothing has changed.
+    fn hand_over(&self) -> impl Future<Output = Result<(uts::Handover, uts::TakenOver), String>> + Send;
+    /// Handle by which a watchdog finds out if connections are carried.
+    fn pulse(&self) -> uts::Pulse;
     /// Ends all connections and frees the socket.
     fn close(self) -> impl Future<Output = ()> + Send;
 }
@@ -364,8 +373,12 @@ pub trait Transport: Send + Sync + 'static {
         host: &Host,
         options: &ConnectOptions,
     ) -> impl Future<Output = Result<Self::Link, Broken>> + Send;
-    /// Becomes a server.
-    fn listen(&self, options: &ListenOptions) -> impl Future<Output = Result<Self::Listener, String>> + Send;
+    /// Becomes a server, at the port of another process if that is given.
+    fn listen(
+        &self,
+        options: &ListenOptions,
+        port: Option<uts::TakenOver>,
+    ) -> impl Future<Output = Result<Self::Listener, String>> + Send;
     /// Makes a key unless there is one; its place, its fingerprint, and whether it is new.
     fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String>;
     /// The fingerprint of a key, or the one that ssh shows of it.

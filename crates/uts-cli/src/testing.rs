@@ -123,6 +123,18 @@ impl Listener for MemoryListener {
         0
     }
 
+    fn connections(&self) -> usize {
+        0
+    }
+
+    async fn hand_over(&self) -> Result<(uts::Handover, uts::TakenOver), String> {
+        Err("memory has no port".into())
+    }
+
+    fn pulse(&self) -> uts::Pulse {
+        uts::Pulse::default()
+    }
+
     async fn close(self) {}
 }
 
@@ -139,7 +151,7 @@ impl Transport for Memory {
         Ok(MemoryLink(Arc::new(ours), "server"))
     }
 
-    async fn listen(&self, _: &ListenOptions) -> Result<MemoryListener, String> {
+    async fn listen(&self, _: &ListenOptions, _: Option<uts::TakenOver>) -> Result<MemoryListener, String> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.server.lock().unwrap() = Some(sender);
         Ok(MemoryListener(receiver))

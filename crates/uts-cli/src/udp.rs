@@ -59,7 +59,11 @@ impl Transport for Udp {
         Ok(UdpLink::new(connection))
     }
 
-    async fn listen(&self, options: &ListenOptions) -> Result<UdpListener, String> {
+    async fn listen(
+        &self,
+        options: &ListenOptions,
+        port: Option<uts::TakenOver>,
+    ) -> Result<UdpListener, String> {
         let identity = match &options.identity {
             ServerIdentity::Key(file) => load_key(file.as_deref())?.1,
             ServerIdentity::Certificate { chain, key } => {
@@ -89,6 +93,10 @@ impl Transport for Udp {
         wanted.connections_per_key_max = options.limits.per_key;
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
+        }
+        if let Some(port) = port {
+            let listener = uts::Listener::take_over(port, wanted).map_err(|error| error.to_string())?;
+            return Ok(UdpListener { listener, refused, untold });
         }
         // A service manager has bound it already (systemd's socket activation).
         let given = listenfd::ListenFd::from_env().take_udp_socket(0);
@@ -336,6 +344,18 @@ impl Listener for UdpListener {
 
     fn refused(&self) -> u64 {
         self.listener.refused()
+    }
+
+    fn connections(&self) -> usize {
+        self.listener.connections_of_workers().iter().sum()
+    }
+
+    async fn hand_over(&self) -> Result<(uts::Handover, uts::TakenOver), String> {
+        self.listener.hand_over().await.map_err(|error| error.to_string())
+    }
+
+    fn pulse(&self) -> uts::Pulse {
+        self.listener.pulse()
     }
 
     async fn close(self) {

@@ -76,6 +76,8 @@ pub mod zone;
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
 pub use connection::{Connection, Events, PropertyError};
 pub use driver::ConnectionEvent;
+#[cfg(unix)]
+pub use driver::succession::{Handover, Pulse, TakenOver};
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, Stopped, WriteError};

@@ -3,6 +3,8 @@
 use crate::AuthorizedKeys;
 use crate::authorized_keys::{Admitted, Watched};
 use crate::connection::Connection;
+#[cfg(unix)]
+use crate::driver::succession::{self, Handover, Link, Pulse, TakenOver};
 use crate::driver::{Host, Inner, OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -220,10 +222,51 @@ impl Listener {
             let why = "several workers need several sockets, and one was handed over";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
-        Self::listen(Host::Runtime, addr, options, |mut configs, spin| {
-            let config = configs.pop().unwrap_or_default();
-            Ok(vec![Shared::start_on(Host::Runtime, socket, config, spin)?])
+        Self::listen(Host::Runtime, addr, options, |configs, spin| {
+            Shared::start_on(Host::Runtime, vec![socket], configs, spin, |_| {})
         })
+    }
+
+    /// Accepts connections at the port of a process that gives way ([`Listener::hand_over`]) with
+    /// as many workers, and hands on to it what is for its connections, until it ends. Its key, its
+    /// address and its host have to be the same. To be called once the other process has given way,
+    /// within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    #[cfg(unix)]
+    pub fn take_over(port: TakenOver, options: ServerOptions) -> Result<Self, ListenError> {
+        let unknown = SocketAddr::from(([0; 4], 0));
+        let failed = |addr, source| ListenError::Bind { addr, source };
+        let TakenOver { sockets, links } = port;
+        let (had, wanted) = (sockets.len(), options.workers);
+        if had != wanted || links.len() != wanted || had == 0 {
+            let why = format!("the port has {had} workers, and {wanted} were asked for");
+            return Err(failed(unknown, io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        let addr = sockets[0].local_addr().map_err(|source| failed(unknown, source))?;
+        let links = links.into_iter().map(Link::new).collect::<io::Result<Vec<_>>>();
+        let links = links.map_err(|source| failed(addr, source))?;
+        Self::listen(Host::Runtime, addr, options, |configs, spin| {
+            Shared::start_succeeding(Host::Runtime, sockets, links, configs, spin)
+        })
+    }
+
+    /// Begins to hand the port over to another process of this host, without a word to the network:
+    /// makes all that [`Listener::take_over`] wants there, and a handle by which this process gives
+    /// way. Until then nothing has changed.
+    ///
+    /// # Errors
+    /// Those of the system, or the endpoint has ended.
+    #[cfg(unix)]
+    pub async fn hand_over(&self) -> io::Result<(Handover, TakenOver)> {
+        succession::hand_over(&self.workers).await
+    }
+
+    /// A handle by which a watchdog finds out if the tasks of the workers take their turns.
+    #[cfg(unix)]
+    pub fn pulse(&self) -> Pulse {
+        Pulse::of(&self.workers)
     }
 
     pub(crate) fn bind_on(host: Host, addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {

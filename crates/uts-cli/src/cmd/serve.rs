@@ -2,11 +2,14 @@
 
 mod beneath;
 mod clients;
+mod doors;
 mod inventory;
 mod limits;
 mod listen;
+mod manager;
 mod reload;
 mod settings;
+mod succession;
 mod watch;
 
 use super::meter::Meter;
@@ -30,12 +33,13 @@ use crate::ui::log::{Filter, Log};
 use crate::ui::record::{Peer, Record};
 use crate::ui::{Served, Start, Ui};
 use clients::Clients;
+use doors::{Doors, bind_control};
 use inventory::Inventory;
 pub use limits::{confine_to, system_files};
 use listen::Wrong;
+use manager::Manager;
 use reload::Running;
 pub use reload::Source;
-use sd_notify::NotifyState;
 pub use settings::Settings;
 use std::ffi::OsString;
 use std::future::Future;
@@ -44,6 +48,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+pub use succession::TAKE_OVER;
+use succession::{Before, Step, Succession, Taking};
 use tokio::sync::mpsc;
 use tokio::sync::watch::{self as state, Receiver};
 use tokio::task::JoinSet;
@@ -148,9 +154,7 @@ pub(crate) async fn serve<T: Transport>(
     let bounded = Bounded::new(ui.clone(), &ledger);
     let (left_out, ui): (_, Arc<dyn Ui>) = (bounded.clone(), bounded);
     let mut watch = Watch::new(&ledger);
-    let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
-    let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
-    let found = look(args).await?;
+    let Begun { mut listener, found, control, before } = begin(transport, args).await?;
     ui.start(&Start {
         command: "serve",
         address: listener.local_addr().to_string(),
@@ -158,29 +162,48 @@ pub(crate) async fn serve<T: Transport>(
         subject: args.dir.as_ref().map_or_else(String::new, |dir| dir.display().to_string()),
         served: Some(served(args, listener.local_addr(), &found, confined)?),
     });
-    tell_manager(&NotifyState::Ready);
+    let mut manager = Manager::new(listener.pulse(), before.as_ref().and_then(Before::watchdog));
+    match &before {
+        None => manager.ready(),
+        Some(before) => {
+            manager.ready_instead();
+            let process = before.process();
+            let line = format!("process {process} has given way, and serves its clients to their end");
+            ui.notice(None, "took over", &line);
+        }
+    }
     if let Some(warning) = found.warning() {
         ui.warning(&warning);
     }
     tokio::pin!(interrupt);
     let present = Clients::new(listener.local_addr().to_string(), ledger.clone());
-    let mut controls = JoinSet::new();
-    if let Some(control) = control {
-        controls.spawn(control.serve(present.clone()));
-    }
+    let (ask, asks) = mpsc::channel(1);
+    let mut succession = Succession::new(asks, args.drain, before);
     let without_place = Arc::new(AtomicU64::new(0));
-    let metrics = Metered::begin(args, &present, &without_place, &*ui, &mut controls).await?;
+    let mut doors = Doors::new(args, &present, &without_place, ask);
+    doors.open(control, &*ui).await?;
     let (stop, stopping) = state::channel(false);
     let mut clients = JoinSet::new();
     let ended = loop {
         tokio::select! {
             () = &mut interrupt => break Ok(()),
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
-            () = source.wanted() => reload(&source.words, &mut running, &listener, &*ui),
+            () = source.wanted() => {
+                manager.reloading();
+                reload(&source.words, &mut running, &listener, &*ui);
+                manager.ready();
+            }
+            () = manager.live() => {}
             () = watch.next() => {
                 watch.tell(&*ui, &left_out, clients.len());
                 without_place.store(listener.refused(), Relaxed);
-                metrics.look(&present);
+                doors.look();
+            }
+            step = succession.next() => {
+                let parts = (&mut succession, &mut manager, &mut doors);
+                if follow(step, &listener, parts, clients.len(), &*ui).await {
+                    break Ok(());
+                }
             }
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
@@ -197,7 +220,8 @@ pub(crate) async fn serve<T: Transport>(
             },
         }
     };
-    tell_manager(&NotifyState::Stopping);
+    manager.stopping();
+    succession.end().await;
     // What clients were sending stays in parts, to be continued.
     stop.send_replace(true);
     let goodbyes = async { while clients.join_next().await.is_some() {} };
@@ -205,6 +229,84 @@ pub(crate) async fn serve<T: Transport>(
     let _ = timeout(GOODBYE_MAX, goodbyes).await;
     listener.close().await;
     ended
+}
+
+/// A server that has its socket.
+struct Begun<L> {
+    listener: L,
+    found: Inventory,
+    control: Option<Control>,
+    /// The process whose port it has taken over.
+    before: Option<Before>,
+}
+
+/// Listens, in the place of another process if one is to be taken over and runs. That gives way
+/// when all that may fail has been done, and frees its control socket.
+async fn begin<T: Transport>(transport: &T, args: &ServeArgs) -> Result<Begun<T::Listener>, Failure> {
+    let options = listen_options(args).await?;
+    let Some(taking) = taking(args, &options.addresses).await? else {
+        let control = bind_control(args)?;
+        let listener = transport.listen(&options, None).await.map_err(Failure::Failed)?;
+        return Ok(Begun { listener, found: look(args).await?, control, before: None });
+    };
+    let found = look(args).await?;
+    let (port, before) = taking.go().await.map_err(Failure::Failed)?;
+    let listener = transport.listen(&options, Some(port)).await.map_err(Failure::Failed)?;
+    Ok(Begun { listener, found, control: bind_control(args)?, before: Some(before) })
+}
+
+/// Takes a step on the way to a successor, or back. True = nothing is left to serve.
+async fn follow(
+    step: Step,
+    listener: &impl Listener,
+    (succession, manager, doors): (&mut Succession, &mut Manager, &mut Doors<'_>),
+    clients: usize,
+    ui: &dyn Ui,
+) -> bool {
+    match step {
+        Step::Asked(stream) => {
+            let port = listener.hand_over().await;
+            succession.offer(stream, port, manager.period()).await;
+        }
+        Step::Ready(may_go) => {
+            doors.close().await;
+            manager.be_silent();
+            succession.give_way(may_go).await;
+            let line = "another process has taken over; clients that are here are served to their end";
+            ui.notice(None, "gave way", line);
+        }
+        Step::Given => succession.given(),
+        Step::Lost(had_given_way) => {
+            succession.resume();
+            if had_given_way {
+                doors.open_again(ui).await;
+                manager.ready_instead();
+                ui.warning("the process that had taken over is gone: this one serves new clients again");
+            }
+        }
+        Step::Look => {
+            let is_over = clients == 0 && listener.connections() == 0 && !succession.has_before();
+            if is_over {
+                ui.notice(None, "done", "the last client that was here has gone");
+            }
+            return is_over;
+        }
+        Step::Over(why) => {
+            ui.notice(None, "done", &why);
+            return true;
+        }
+    }
+    false
+}
+
+/// The port of the server that is to be taken over, if one runs.
+async fn taking(args: &ServeArgs, addresses: &[SocketAddr]) -> Result<Option<Taking>, Failure> {
+    let Some(control) = args.control.as_deref().filter(|_| args.take_over) else { return Ok(None) };
+    let taking = Taking::ask(control).await.map_err(Failure::Failed)?;
+    if let Some(taking) = &taking {
+        taking.check(args.workers, addresses).map_err(Failure::Failed)?;
+    }
+    Ok(taking)
 }
 
 /// Files that say who may come in are no files to serve.
@@ -218,70 +320,6 @@ fn check_beneath(args: &ServeArgs) -> Result<(), Failure> {
         ("--cert-key", args.cert_key.as_deref()),
     ];
     beneath::check(dir, args.hidden, &files).map_err(Failure::Usage)
-}
-
-/// Tells the service manager, if it wants to know (systemd's `Type=notify`).
-fn tell_manager(state: &NotifyState<'_>) {
-    // Without it, the server serves all the same.
-    let _ = sd_notify::notify(std::slice::from_ref(state));
-}
-
-/// Figures for Prometheus, if they are wanted.
-struct Metered {
-    #[cfg(feature = "metrics")]
-    told: Option<Arc<crate::metrics::Metrics>>,
-}
-
-impl Metered {
-    /// Tells figures where the options say. `without_place`: clients that the socket has refused.
-    #[cfg(feature = "metrics")]
-    async fn begin(
-        args: &ServeArgs,
-        present: &Arc<Clients>,
-        without_place: &Arc<AtomicU64>,
-        ui: &dyn Ui,
-        tasks: &mut JoinSet<()>,
-    ) -> Result<Metered, Failure> {
-        let Some(place) = args.metrics else { return Ok(Metered { told: None }) };
-        let told = Arc::new(crate::metrics::Metrics::bind(place).await.map_err(Failure::Failed)?);
-        let address = told.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
-        ui.notice(None, "metrics", &format!("figures for Prometheus are at http://{address}/metrics"));
-        if !address.ip().is_loopback() {
-            ui.warning(&format!(
-                "--metrics: whoever reaches {address} reads them; nobody is asked for a key"
-            ));
-        }
-        let (present, without_place) = (present.clone(), without_place.clone());
-        tasks.spawn(told.clone().serve(move || present.figures(without_place.load(Relaxed))));
-        Ok(Metered { told: Some(told) })
-    }
-
-    /// The same, of a program without figures.
-    #[cfg(not(feature = "metrics"))]
-    async fn begin(
-        args: &ServeArgs,
-        _: &Arc<Clients>,
-        _: &Arc<AtomicU64>,
-        _: &dyn Ui,
-        _: &mut JoinSet<()>,
-    ) -> Result<Metered, Failure> {
-        match args.metrics {
-            None => Ok(Metered {}),
-            Some(_) => {
-                Err(Failure::Usage("--metrics: this program was built without (feature `metrics`)".into()))
-            }
-        }
-    }
-
-    /// Looks at round trips.
-    fn look(&self, present: &Clients) {
-        #[cfg(feature = "metrics")]
-        if let Some(told) = &self.told {
-            told.round_trips(present.round_trips().into_iter());
-        }
-        #[cfg(not(feature = "metrics"))]
-        let _ = present;
-    }
 }
 
 /// Takes over settings that were read again, or tells why not.

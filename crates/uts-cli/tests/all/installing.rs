@@ -69,7 +69,10 @@ fn systemd_takes_the_units() {
     let made = std::fs::read_to_string(root().join("packaging/debian/uts.tmpfile")).expect("a list");
     let serves = std::fs::read_to_string(&service).expect("the unit");
     assert!(made.lines().any(|line| line.starts_with("d /srv/uts ")));
-    assert!(serves.contains("--config /etc/uts/serve.toml") && serves.contains("ExecReload=/bin/kill -HUP "));
+    assert!(serves.contains("--config /etc/uts/serve.toml"));
+    assert!(serves.contains("Type=notify\n") && serves.contains("ExecReload=/bin/kill -HUP "));
+    // A server that gives no sign of life is ended and begins again.
+    assert!(serves.contains("WatchdogSec=") && serves.contains("Restart=on-failure"));
 }
 
 /// The program listens at a socket that a service manager has bound, and tells it when it is ready

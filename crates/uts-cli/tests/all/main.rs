@@ -34,6 +34,7 @@ mod signals;
 mod sleeping;
 mod ssh;
 mod standard_streams;
+mod taking_over;
 mod tunnel_associations;
 mod tunnel_ends;
 mod tunnel_limits;

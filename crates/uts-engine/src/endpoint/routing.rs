@@ -9,6 +9,7 @@ use crate::event::ConnectionHandle;
 use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
 use uts_wire::ConnectionId;
+use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 
 impl Endpoint {
@@ -161,6 +162,30 @@ impl Endpoint {
     pub fn recipient(&self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
         let is_adaptive = datagram.first().is_some_and(|first| !uts_wire::packet::is_long(*first));
         self.routes.short(remote, &self.short_id(datagram).filter(|_| is_adaptive)?)
+    }
+
+    /// True if a datagram is for a connection that this endpoint neither has nor can begin: one of
+    /// another endpoint at this port, which has the same secret, if there is one. (P-65)
+    pub fn is_for_another(&self, now: Time, remote: SocketAddr, datagram: &[u8]) -> bool {
+        let Some(first) = datagram.first() else { return false };
+        if !uts_wire::packet::is_long(*first) {
+            let Some(id) = self.short_id(datagram) else { return false };
+            let word = datagram.last_chunk::<RESET_TOKEN_BYTES>();
+            let is_reset = word.is_some_and(|word| self.routes.of_reset(&(remote, *word)).is_some());
+            return !is_reset && self.routes.short(remote, &id).is_none();
+        }
+        let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else { return false };
+        let header = packet.header;
+        if self.routes.long(remote, &header.dcid).is_some() {
+            return false;
+        }
+        // What begins a connection names an id that the client has drawn, or one of a retry. One
+        // that a server drew for this client is of a handshake that goes on.
+        let begins = header.level == Level::Initial && self.ids.reset_token(&header.dcid, remote).is_none();
+        let token = header.token;
+        let is_own =
+            || self.door.tokens.as_ref().is_some_and(|keys| keys.check(now, remote, token).is_some());
+        !begins || !(token.is_empty() || is_own())
     }
 
     /// The id that an adaptive packet names, if it is whole.

@@ -8,6 +8,7 @@
 //! * a turn and its steps: [`turn`], [`schedule`], [`outgoing`], [`dispatch`];
 //! * what takes turns: [`task`], or `thread`; which of them: [`host`];
 //! * how to wait between turns: [`waiting`], [`timer`];
+//! * a port that goes from one process to the next: `succession`;
 //! * the UDP socket: [`socket`]; in tests, a network in virtual time: `simulated`.
 
 mod dispatch;
@@ -19,6 +20,8 @@ mod schedule;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod socket;
+#[cfg(unix)]
+pub(crate) mod succession;
 mod task;
 #[cfg(test)]
 mod testing;
@@ -120,6 +123,8 @@ pub(crate) struct Inner {
     dialogue: Dialogue,
     /// Boxed: hardly an endpoint is logged.
     recording: Option<Box<Recording>>,
+    #[cfg(unix)]
+    succession: succession::Succession,
 }
 
 impl Inner {
@@ -272,7 +277,29 @@ impl Shared {
         if configs.len() == 1 {
             return configs.into_iter().map(|config| Self::start(host, addr, None, config, spin)).collect();
         }
-        let sockets = Socket::bind_workers(addr, configs.len(), host)?;
+        Self::start_crew(host, Socket::bind_workers(addr, configs.len(), host)?, configs, spin, |_| {})
+    }
+
+    /// Starts the tasks of workers whose sockets are bound already, in the order of these. `before`
+    /// is given the workers before any of them receives.
+    pub fn start_on(
+        host: Host,
+        sockets: Vec<OwnSocket>,
+        configs: Vec<EndpointConfig>,
+        spin: Duration,
+        before: impl FnOnce(&[Arc<Self>]),
+    ) -> io::Result<Vec<Arc<Self>>> {
+        let sockets = sockets.into_iter().map(|socket| Socket::adopt(socket.into(), None, host));
+        Self::start_crew(host, sockets.collect::<io::Result<_>>()?, configs, spin, before)
+    }
+
+    fn start_crew(
+        host: Host,
+        sockets: Vec<Socket>,
+        configs: Vec<EndpointConfig>,
+        spin: Duration,
+        before: impl FnOnce(&[Arc<Self>]),
+    ) -> io::Result<Vec<Arc<Self>>> {
         let accept = Arc::<Notify>::default();
         let (mut workers, mut drivers) = (Vec::new(), Vec::new());
         for (socket, config) in sockets.into_iter().zip(configs) {
@@ -281,24 +308,12 @@ impl Shared {
             drivers.push(driver);
         }
         let all: Vec<_> = workers.iter().map(Arc::downgrade).collect();
-        for (index, worker) in workers.iter().enumerate() {
+        for (index, worker) in workers.iter().enumerate().filter(|_| all.len() > 1) {
             let _ = worker.crew.set(Crew { index, workers: all.clone() });
         }
+        before(&workers);
         drivers.into_iter().try_for_each(|driver| host.start(driver))?;
         Ok(workers)
-    }
-
-    /// Starts the task of a socket that is bound already.
-    pub fn start_on(
-        host: Host,
-        socket: OwnSocket,
-        config: EndpointConfig,
-        spin: Duration,
-    ) -> io::Result<Arc<Self>> {
-        let socket = Socket::adopt(socket.into(), None, host)?;
-        let (shared, driver) = Self::over(host, socket, None, Arc::default(), config, spin)?;
-        host.start(driver)?;
-        Ok(shared)
     }
 
     /// Binds a socket, and makes its task.
@@ -373,6 +388,8 @@ impl Shared {
                 flush_waiters: 0,
                 dialogue: Dialogue::default(),
                 recording: None,
+                #[cfg(unix)]
+                succession: succession::Succession::default(),
             }),
         }))
     }

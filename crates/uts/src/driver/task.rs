@@ -54,7 +54,12 @@ impl Task {
     /// Takes in what has arrived, if this turn is to; says whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let (has_response, moved_to) = {
-            let mut inner = self.driver.shared.lock();
+            let Driver { shared, socket, .. } = &mut self.driver;
+            let mut inner = shared.lock();
+            #[cfg(unix)]
+            inner.succession.begin_turn(socket);
+            #[cfg(not(unix))]
+            let _ = socket;
             (inner.dialogue.take_response(), inner.moved_to.take())
         };
         if let Some(socket) = moved_to {
@@ -75,6 +80,8 @@ impl Task {
             return Ok(Next::Never);
         }
         let now = shared.clock.now();
+        #[cfg(unix)]
+        let more_arrives = more_arrives || inner.succession.wants_turn();
         let wait = if more_arrives || sent == Sent::Some || (inner.kicked && sent != Sent::Blocked) {
             Wait::Not
         } else if sent == Sent::Blocked {

@@ -252,9 +252,8 @@ impl Intake<'_> {
     fn take_in(&mut self, received: Received<'_>) {
         let shared = self.shared;
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
-        let Received { remote, local, ecn, stride, contents } = received;
-        self.bytes += contents.len();
-        inner.engine.take_in(*now, remote, local, ecn, stride, contents);
+        self.bytes += received.contents.len();
+        inner.take_in(*now, received);
     }
 }
 
@@ -269,10 +268,11 @@ struct Stray {
 
 impl Stray {
     /// Gives it to its worker.
-    fn hand_over(mut self) {
-        self.worker.act(|inner, now| {
-            let bytes = self.contents.len();
-            inner.engine.take_in(now, self.remote, self.local, self.ecn, bytes, &mut self.contents);
+    fn hand_over(self) {
+        let Stray { worker, remote, local, ecn, mut contents } = self;
+        worker.act(|inner, now| {
+            let stride = contents.len();
+            inner.take_in(now, Received { remote, local, ecn, stride, contents: &mut contents });
             inner.engine.taken_in(now);
             inner.changed();
         });
@@ -280,6 +280,17 @@ impl Stray {
 }
 
 impl Inner {
+    /// Gives the engine what has arrived. What is for another process is handed on to it.
+    pub(super) fn take_in(&mut self, now: Time, received: Received<'_>) {
+        #[cfg(unix)]
+        let received = match &self.succession.predecessor {
+            Some(predecessor) => return predecessor.take_in(now, &mut self.engine, received),
+            None => received,
+        };
+        let Received { remote, local, ecn, stride, contents } = received;
+        self.engine.take_in(now, remote, local, ecn, stride, contents);
+    }
+
     /// All that is due has been sent, unless something was changed since it was fetched.
     pub(super) fn on_sent_all(&mut self, shared: &Shared) {
         if !self.kicked && self.sent != self.changes {

@@ -15,6 +15,7 @@ mod messages;
 mod moving;
 mod playout;
 mod services;
+mod taking_over;
 mod trace;
 mod waits;
 mod workers;

@@ -56,6 +56,8 @@ pub(crate) struct Socket {
     has_many_addresses: bool,
     /// Receptions since the last sleep.
     receptions: u32,
+    /// Another process reads what arrives.
+    is_deaf: bool,
     #[cfg(unix)]
     blocking: blocking::Blocking,
     #[cfg(target_os = "linux")]
@@ -126,6 +128,7 @@ impl Socket {
             peer,
             has_many_addresses,
             receptions: 0,
+            is_deaf: false,
             #[cfg(unix)]
             blocking: blocking::Blocking::default(),
             #[cfg(target_os = "linux")]
@@ -153,6 +156,24 @@ impl Socket {
         self.state.max_gso_segments().max(1)
     }
 
+    /// The same socket once more, for another process.
+    ///
+    /// # Errors
+    /// Those of the system.
+    #[cfg(unix)]
+    pub fn share(&self) -> io::Result<OwnSocket> {
+        self.io.plain().try_clone().map(Into::into)
+    }
+
+    /// Has another process read what arrives, or no longer. This one sends all the same.
+    #[cfg(unix)]
+    pub fn set_deaf(&mut self, is_deaf: bool) {
+        if is_deaf && !self.is_deaf {
+            self.io.unwatch();
+        }
+        self.is_deaf = is_deaf;
+    }
+
     // ---- receiving ----------------------------------------------------------------------------
 
     /// Hands over what has arrived, buffer by buffer; says whether there may be more. If nothing
@@ -162,6 +183,9 @@ impl Socket {
         cx: &mut Context<'_>,
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
+        if self.is_deaf {
+            return Poll::Pending;
+        }
         self.receptions = self.receptions.saturating_add(1);
         if self.receptions > RECEPTIONS_AWAKE {
             self.io.unwatch();
@@ -202,6 +226,9 @@ impl Socket {
     /// Hands over what is there, if anything is, whatever the runtime knows of it; says whether
     /// there may be more. No task is woken.
     pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> Poll<io::Result<bool>> {
+        if self.is_deaf {
+            return Poll::Pending;
+        }
         #[cfg(unix)]
         self.blocking.end(&self.io)?;
         self.receive(self.buffers.offered(), each)
@@ -231,7 +258,7 @@ impl Socket {
     /// arrived already.
     pub fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.receptions = 0;
-        if self.io.is_watched() {
+        if self.is_deaf || self.io.is_watched() {
             return Ok(false);
         }
         self.io.watch()?;
