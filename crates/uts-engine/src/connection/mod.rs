@@ -50,6 +50,7 @@ pub use agreement::refusal::{Refusal, RefusalReason};
 pub use flows::Side;
 pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use flows::interface::{After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
+pub use flows::tagged::{FindMemory, Memory};
 pub use receive::incoming::Ecn;
 pub use receive::presentations::Presented;
 pub use watch::stats::Stats;
