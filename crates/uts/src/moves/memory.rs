@@ -37,11 +37,10 @@ struct Named {
 /// A move into memory that has begun.
 #[derive(Debug)]
 pub(super) struct Begun {
-    /// Bytes of its header, and of what it moves.
+    /// Bytes of its header.
     pub head_bytes: usize,
-    pub bytes: u64,
-    /// Says how many bytes have been placed, once no more come.
-    pub placed: oneshot::Receiver<u64>,
+    /// Gives the stretch, once no more bytes come for it.
+    pub stretch: oneshot::Receiver<Stretch>,
     pub region: watch::Receiver<Parts>,
 }
 
@@ -91,50 +90,74 @@ impl Parts {
     }
 }
 
-/// A stretch of a region that is being moved.
+/// A stretch of a region, which nobody else has. It goes back, to be moved again, unless it is
+/// [kept](Stretch::keep).
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct Stretch {
     region: Arc<watch::Sender<Parts>>,
     offset: u64,
     piece: BytesMut,
     placed: u64,
     held: u64,
-    done: Option<oneshot::Sender<u64>>,
+}
+
+impl Stretch {
+    /// True if all of its bytes have come.
+    pub fn is_whole(&self) -> bool {
+        self.placed == self.piece.len() as u64
+    }
+
+    /// The move is in order: what it has brought stays as it is.
+    pub fn keep(mut self) {
+        let (piece, offset) = (core::mem::take(&mut self.piece), self.offset);
+        if !piece.is_empty() {
+            self.region.send_modify(|parts| {
+                parts.moved_bytes += piece.len() as u64;
+                parts.moved.insert(offset, piece);
+            });
+        }
+    }
+}
+
+impl Drop for Stretch {
+    fn drop(&mut self) {
+        let piece = core::mem::take(&mut self.piece);
+        self.region.send_modify(|parts| {
+            parts.held_bytes += self.held;
+            if !piece.is_empty() {
+                parts.give_back(self.offset, piece);
+            }
+        });
+    }
+}
+
+/// A stretch into which bytes are moved. It goes to who serves the move once no more come.
+#[derive(Debug)]
+pub(super) struct Claim {
+    stretch: Option<Stretch>,
+    done: Option<oneshot::Sender<Stretch>>,
 }
 
 impl Memory for Claim {
     fn bytes(&self) -> usize {
-        self.piece.len()
+        self.stretch.as_ref().map_or(0, |stretch| stretch.piece.len())
     }
 
     fn place(&mut self, at: usize, bytes: &[u8], was_held: bool) {
-        if let Some(place) = self.piece.get_mut(at..at.saturating_add(bytes.len())) {
+        let Some(stretch) = &mut self.stretch else { return };
+        if let Some(place) = stretch.piece.get_mut(at..at.saturating_add(bytes.len())) {
             place.copy_from_slice(bytes);
-            self.placed += bytes.len() as u64;
-            self.held += if was_held { bytes.len() as u64 } else { 0 };
+            stretch.placed += bytes.len() as u64;
+            stretch.held += if was_held { bytes.len() as u64 } else { 0 };
         }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let (piece, offset) = (core::mem::take(&mut self.piece), self.offset);
-        let (placed, held) = (self.placed, self.held);
-        self.region.send_modify(|parts| {
-            parts.held_bytes += held;
-            let bytes = piece.len() as u64;
-            if bytes == 0 {
-                // There is nothing of it.
-            } else if placed == bytes {
-                parts.moved_bytes += bytes;
-                parts.moved.insert(offset, piece);
-            } else {
-                parts.give_back(offset, piece);
-            }
-        });
-        if let Some(done) = self.done.take() {
-            // Nobody waits for it where the flow was not served.
-            let _ = done.send(placed);
+        if let (Some(done), Some(stretch)) = (self.done.take(), self.stretch.take()) {
+            // Where nobody serves the move any more, it goes back.
+            drop(done.send(stretch));
         }
     }
 }
@@ -150,10 +173,11 @@ impl Table {
         let region = region.ok_or(MoveRefusal::NoSuchMemory)?;
         let mut taken = Err(MoveRefusal::NoSuchMemory);
         region.send_modify(|parts| taken = parts.take(header.offset, header.bytes));
-        let (done, placed) = oneshot::channel();
-        let begun = Begun { head_bytes: 0, bytes: header.bytes, placed, region: region.subscribe() };
-        let offset = header.offset;
-        Ok((Claim { region, offset, piece: taken?, placed: 0, held: 0, done: Some(done) }, begun))
+        let (piece, offset) = (taken?, header.offset);
+        let (done, stretch) = oneshot::channel();
+        let begun = Begun { head_bytes: 0, stretch, region: region.subscribe() };
+        let stretch = Some(Stretch { region, offset, piece, placed: 0, held: 0 });
+        Ok((Claim { stretch, done: Some(done) }, begun))
     }
 
     /// The move that a flow began with, if it was given memory then.
@@ -326,7 +350,7 @@ mod tests {
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
             let (table, parts) = table(1000);
             let begin = parts.borrow().free[&0].as_ptr();
-            let (mut claims, mut taken) = (Vec::<Claim>::new(), vec![false; 1000]);
+            let (mut claims, mut taken) = (Vec::<(Claim, Begun)>::new(), vec![false; 1000]);
             for step in 0..2000 {
                 if rng.random_bool(0.5) || claims.is_empty() {
                     let offset = rng.random_range(0..1000_u64);
@@ -340,24 +364,32 @@ mod tests {
                     let claimed = table.claim(&header(offset, bytes));
                     let refusal = claimed.as_ref().err().copied();
                     assert_eq!(refusal, expected, "seed {seed}, step {step}");
-                    if let Ok((claim, _)) = claimed {
+                    if let Ok(claim) = claimed {
                         taken[range].fill(true);
                         claims.push(claim);
                     }
                 } else {
-                    let mut claim = claims.swap_remove(rng.random_range(0..claims.len()));
-                    let (offset, bytes) = (claim.offset as usize, claim.bytes());
+                    let (mut claim, mut begun) = claims.swap_remove(rng.random_range(0..claims.len()));
+                    let bytes = claim.bytes();
                     // Now and then all of it comes.
                     let filled = if rng.random_bool(0.2) { bytes } else { rng.random_range(0..bytes) };
                     claim.place(0, &vec![1; filled], false);
                     drop(claim);
-                    taken[offset..offset + bytes].fill(filled == bytes);
+                    let stretch = begun.stretch.try_recv().expect("nobody else has it");
+                    let (offset, is_kept) = (stretch.offset as usize, stretch.is_whole());
+                    assert_eq!(is_kept, filled == bytes, "seed {seed}, step {step}");
+                    if is_kept {
+                        stretch.keep();
+                    }
+                    taken[offset..offset + bytes].fill(is_kept);
                 }
             }
             drop(claims.drain(..));
             for offset in 0..1000 {
-                if let Ok((mut claim, _)) = table.claim(&header(offset, 1)) {
+                if let Ok((mut claim, mut begun)) = table.claim(&header(offset, 1)) {
                     claim.place(0, &[1], false);
+                    drop(claim);
+                    begun.stretch.try_recv().expect("nobody else has it").keep();
                 }
             }
             let moved = parts.borrow().moved.clone();
@@ -379,7 +411,7 @@ mod tests {
         claim.place(2, &[1; 3], false);
         claim.place(usize::MAX, &[1], false);
         drop(claim);
-        assert_eq!(begun.placed.try_recv(), Ok(0));
+        assert!(!begun.stretch.try_recv().expect("it is back").is_whole());
         assert_eq!(parts.borrow().free[&0][..], [0; 10]);
         let far = table.claim(&header(u64::MAX, 2)).map(drop);
         assert_eq!(far, Err(MoveRefusal::OutOfRange));

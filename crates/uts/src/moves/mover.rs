@@ -102,9 +102,10 @@ pub async fn move_to(
     let header = Header { operation: Operation::To, tag, offset, bytes: len, repeats: options.repeats };
     within(options.deadline, async {
         // B-1
-        let (mut send, mut recv) = open(connection, options.repeats).await?.split();
+        let (send, mut recv) = open(connection, options.repeats).await?.split();
+        let mut send = Unsettled(Some(send));
         // Why it takes no more, the answer says.
-        match write(&mut send, &header, bytes).await {
+        match write(send.half(), &header, bytes).await {
             Ok(()) | Err(WriteError::Stopped(_)) => {}
             Err(WriteError::Closed(reason)) => return Err(MoveError::Lost(reason)),
             Err(WriteError::Refused(why)) => {
@@ -114,6 +115,7 @@ pub async fn move_to(
         }
         let outcome = outcome(&mut recv).await?;
         end_of(&mut recv).await?;
+        send.settle();
         refused(&header, outcome)?;
         Ok(Moved { bytes: len, held_bytes: 0 })
     })
@@ -160,6 +162,28 @@ pub async fn move_from(
         Ok((memory, Moved { bytes: len, held_bytes: held }))
     })
     .await
+}
+
+/// The half that brings the bytes of a move. If it is dropped before the move has its answer, the
+/// move is given up, be it that all of it was handed over.
+struct Unsettled(Option<SendFlow>);
+
+impl Unsettled {
+    fn half(&mut self) -> &mut SendFlow {
+        self.0.as_mut().expect("it is there until it is settled")
+    }
+
+    fn settle(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        if let Some(mut send) = self.0.take() {
+            send.reset(0);
+        }
+    }
 }
 
 async fn within<T>(

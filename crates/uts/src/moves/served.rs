@@ -1,7 +1,7 @@
 //! The end that has named memory.
 
 use super::MoveRefusal;
-use super::memory::{Begun, Claim, Moves, Parts};
+use super::memory::{Begun, Claim, Moves, Parts, Stretch};
 use super::mover::write_all;
 use super::wire::{HEADER_BYTES_MAX, Header, Operation, code, outcome_byte};
 use crate::flow::{Chunk, Flow, RecvFlow, SendFlow};
@@ -54,7 +54,7 @@ impl Moves {
         let begun = self.table.begun(flow.id());
         let (mut send, mut recv) = flow.split();
         let served = match begun {
-            Some(begun) => take_placed(&mut recv, begun).await.map(|()| Bytes::new()),
+            Some(begun) => take_placed(&mut recv, begun, 0).await.map(|()| Bytes::new()),
             None => self.begin(&send, &mut recv).await,
         };
         let (outcome, bytes) = match served {
@@ -79,6 +79,11 @@ impl Moves {
     async fn begin(&self, send: &SendFlow, recv: &mut RecvFlow) -> Result<Bytes, Stop> {
         let head = timeout(HEADER_TIME, read_header(recv)).await;
         let (header, rest) = head.unwrap_or(Err(Stop::Refused(MoveRefusal::BadMove)))?;
+        // It may have been given memory since, if its begin came late.
+        if let Some(begun) = self.table.begun(recv.id()) {
+            let head_bytes = begun.head_bytes + rest.len();
+            return take_placed(recv, begun, head_bytes).await.map(|()| Bytes::new());
+        }
         match header.operation {
             Operation::To => {
                 let (claim, begun) = self.table.claim(&header).map_err(Stop::Refused)?;
@@ -117,34 +122,33 @@ async fn read_header(recv: &mut RecvFlow) -> Result<(Header, Bytes), Stop> {
     }
 }
 
-/// Waits for a move whose bytes are placed as they arrive.
-async fn take_placed(recv: &mut RecvFlow, mut begun: Begun) -> Result<(), Stop> {
-    let mut head = 0;
-    while let Some(bytes) = next(recv, &mut begun.region).await? {
-        // All that is read is the header.
-        head += bytes.len();
-        if head > begun.head_bytes {
-            return Err(Stop::Refused(MoveRefusal::BadMove));
-        }
+/// Waits for a move whose bytes are placed as they arrive. So many bytes of it were read.
+async fn take_placed(recv: &mut RecvFlow, mut begun: Begun, mut read: usize) -> Result<(), Stop> {
+    // All that is read is the header.
+    while read <= begun.head_bytes {
+        let Some(bytes) = next(recv, &mut begun.region).await? else {
+            let whole = begun.stretch.try_recv().ok().filter(Stretch::is_whole);
+            return whole.map(Stretch::keep).ok_or(Stop::Refused(MoveRefusal::Incomplete));
+        };
+        read += bytes.len();
     }
-    match begun.placed.try_recv() {
-        Ok(placed) if placed == begun.bytes => Ok(()),
-        _ => Err(Stop::Refused(MoveRefusal::Incomplete)),
-    }
+    Err(Stop::Refused(MoveRefusal::BadMove))
 }
 
 /// Takes a move whose bytes were not placed as they arrived.
-async fn take_held(recv: &mut RecvFlow, mut claim: Claim, begun: Begun, rest: Bytes) -> Result<(), Stop> {
-    let (mut at, mut region, mut next_bytes) = (0, begun.region, Some(rest));
+async fn take_held(recv: &mut RecvFlow, mut claim: Claim, mut begun: Begun, rest: Bytes) -> Result<(), Stop> {
+    let (mut at, mut next_bytes) = (0, Some(rest));
     while let Some(bytes) = next_bytes {
         if at + bytes.len() > claim.bytes() {
             return Err(Stop::Refused(MoveRefusal::BadMove));
         }
         claim.place(at, &bytes, true);
         at += bytes.len();
-        next_bytes = next(recv, &mut region).await?;
+        next_bytes = next(recv, &mut begun.region).await?;
     }
-    if at < claim.bytes() { Err(Stop::Refused(MoveRefusal::Incomplete)) } else { Ok(()) }
+    drop(claim);
+    let whole = begun.stretch.try_recv().ok().filter(Stretch::is_whole);
+    whole.map(Stretch::keep).ok_or(Stop::Refused(MoveRefusal::Incomplete))
 }
 
 /// Waits for the next bytes of a move into memory; `None` at its end.
