@@ -1,4 +1,5 @@
-//! Moves of 64 kB and 1 MB on loopback beside TCP, which does not encrypt: by turns, in one run.
+//! Moves of 64 kB and 1 MB on loopback, beside a flow that is read into memory, and beside TCP,
+//! which does not encrypt: by turns, in one run.
 //!
 //! `cargo run --release --example move_times`
 
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uts::moves::{MoveOptions, Moves, Strategy, move_from, move_to};
-use uts::{ConnectOptions, Connection, Identity, Listener, ServerOptions, connect};
+use uts::{ConnectOptions, Connection, Flow, FlowOptions, Identity, Listener, ServerOptions, connect};
 
 /// Rounds that are left out: a connection learns its path first.
 const WARM_UP: usize = 20;
@@ -28,6 +29,20 @@ async fn ends() -> Result<Ends, Box<dyn Error>> {
     let moves = Moves::new(&owner);
     tokio::spawn(moves.clone().serve());
     Ok(Ends { moves, mover })
+}
+
+/// A flow whose other end reads each piece of so many bytes into memory, and answers with a byte.
+async fn read_flow(bytes: usize) -> Result<Flow, Box<dyn Error>> {
+    let listener = Listener::bind("127.0.0.1:0".parse()?, ServerOptions::new(Identity::generate()?))?;
+    let options = ConnectOptions::pinned(listener.fingerprint());
+    let connection = connect(&listener.local_addr().to_string(), options).await?;
+    let peer = listener.accept().await.ok_or("nobody connects")?;
+    tokio::spawn(async move {
+        let Some(mut flow) = peer.accept_flow().await else { return };
+        let mut memory = vec![0; bytes];
+        while flow.read_exact(&mut memory).await.is_ok() && flow.write_all(&[0]).await.is_ok() {}
+    });
+    Ok(connection.open_flow(FlowOptions::default()).await?)
 }
 
 /// Both ends of a TCP connection; the second answers each piece of so many bytes with a byte.
@@ -58,20 +73,25 @@ fn line(out: &mut impl Write, size: &str, what: &str, times: &[Duration], tcp: f
 pub async fn run(out: &mut impl Write, rounds: usize) -> Result<(), Box<dyn Error>> {
     for (size, bytes) in [("64 kB", 64 << 10), ("1 MB", 1 << 20)] {
         let data = Bytes::from((0..bytes).map(|n| (n % 251) as u8).collect::<Vec<u8>>());
-        let (ends, mut stream) = (ends().await?, tcp(bytes).await?);
+        let (ends, mut stream, mut flow) = (ends().await?, tcp(bytes).await?, read_flow(bytes).await?);
         let lent = ends.moves.lend(data.clone());
         let ways = [
             ("move to", MoveOptions::default()),
             ("move to, blasts from the first", MoveOptions::blasts(Strategy::FromFirst)),
             ("move to, blasts, selective", MoveOptions::blasts(Strategy::Selective)),
         ];
-        let (mut by_tcp, mut from) = (Vec::new(), Vec::new());
+        let (mut by_tcp, mut by_flow, mut from) = (Vec::new(), Vec::new(), Vec::new());
         let mut to = vec![Vec::new(); ways.len()];
         for _ in 0..rounds + WARM_UP {
             let begun = Instant::now();
             stream.write_all(&data).await?;
             stream.read_exact(&mut [0]).await?;
             by_tcp.push(begun.elapsed());
+
+            let begun = Instant::now();
+            flow.write_all(&data).await?;
+            flow.read_exact(&mut [0]).await?;
+            by_flow.push(begun.elapsed());
 
             for ((_, options), times) in ways.iter().zip(&mut to) {
                 let region = ends.moves.name(BytesMut::zeroed(bytes));
@@ -88,6 +108,7 @@ pub async fn run(out: &mut impl Write, rounds: usize) -> Result<(), Box<dyn Erro
             assert!(moved.0 == data, "what was moved is what is there");
         }
         let tcp = line(out, size, "TCP, with an answer of one byte", &by_tcp, 0.0)?;
+        line(out, size, "a flow that is read", &by_flow, tcp)?;
         for ((what, _), times) in ways.iter().zip(&to) {
             line(out, size, what, times, tcp)?;
         }

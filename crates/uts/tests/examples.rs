@@ -106,8 +106,8 @@ async fn moves_are_timed_beside_tcp() {
     within(move_times::run(&mut out, rounds)).await.expect("it runs");
     let out = text(out);
     println!("{out}");
-    assert_eq!(out.lines().filter(|line| line.starts_with("64 kB, ")).count(), 5, "{out}");
-    assert_eq!(out.lines().filter(|line| line.starts_with("1 MB, ")).count(), 5, "{out}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("64 kB, ")).count(), 6, "{out}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("1 MB, ")).count(), 6, "{out}");
 }
 
 #[tokio::test]

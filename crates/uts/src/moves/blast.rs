@@ -25,7 +25,7 @@ pub enum Strategy {
     Full,
     /// All from the first byte that is missing.
     FromFirst,
-    /// What is missing.
+    /// The part that is missing.
     Selective,
 }
 
@@ -37,7 +37,7 @@ pub enum Repeats {
     AsConnection,
     /// By blasts, each of which is answered as a whole.
     Blasts {
-        /// What is sent again.
+        /// The part that is sent again.
         strategy: Strategy,
         /// Size of a blast in KiB, 1 to 65,536; `None` = the best on the path as it is
         /// ([`best_kibibytes`]).

@@ -19,7 +19,7 @@ pub struct Moves {
     pub(super) table: Arc<Table>,
 }
 
-/// What is named.
+/// Memory that is named, and tags for more.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     next: AtomicU64,

@@ -17,7 +17,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let listener = Listener::bind("127.0.0.1:0".parse()?, ServerOptions::new(Identity::generate()?))?;
+//! let options = ServerOptions::new(Identity::generate()?);
+//! let listener = Listener::bind("127.0.0.1:0".parse()?, options)?;
 //! let options = ConnectOptions::pinned(listener.fingerprint());
 //! let client = connect(&listener.local_addr().to_string(), options).await?;
 //! let server = listener.accept().await.expect("the client");

@@ -17,7 +17,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Terms of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveOptions {
-    /// How what is lost is sent again: as all else in the connection at first.
+    /// Repeats of what is lost: as of all else in the connection at first.
     pub repeats: Repeats,
     /// Time for the move as a whole; `None` = as long as the connection lasts.
     pub deadline: Option<Duration>,

@@ -307,27 +307,26 @@ async fn an_answer_that_is_none_is_an_error() {
     }
 }
 
-/// Bytes repeated for a byte moved, by a strategy with blasts of so many KiB.
-async fn repeated(strategy: Option<(Strategy, u32)>, loss: f64, seeds: core::ops::Range<u64>) -> f64 {
+/// Bytes repeated for a byte moved, by a strategy with blasts of so many KiB, and data of a packet.
+async fn repeated(strategy: Strategy, kibibytes: u32, loss: f64, seeds: core::ops::Range<u64>) -> (f64, f64) {
     const BYTES: usize = 1 << 20;
     let count = (seeds.end - seeds.start) as f64;
-    let mut sum = 0.0;
+    let (mut sum, mut packet_bytes) = (0.0, 0.0);
     for seed in seeds {
         let ends = Ends::begin(bad(loss), seed).await;
         let data = random(BYTES, seed);
         let region = ends.moves.name(BytesMut::zeroed(BYTES));
-        let repeats = match strategy {
-            Some((strategy, kibibytes)) => Repeats::Blasts { strategy, kibibytes: Some(kibibytes) },
-            None => Repeats::AsConnection,
-        };
+        let repeats = Repeats::Blasts { strategy, kibibytes: Some(kibibytes) };
         let options = MoveOptions { repeats, deadline: None };
-        let before = ends.mover.stats().data_bytes_sent;
+        let before = ends.mover.stats();
         move_to(&ends.mover, region.tag(), 0, data.clone().into(), &options).await.expect("moved");
-        let sent = ends.mover.stats().data_bytes_sent - before;
+        let after = ends.mover.stats();
+        let sent = after.data_bytes_sent - before.data_bytes_sent;
+        packet_bytes += sent as f64 / (after.packets_sent - before.packets_sent) as f64;
         assert!(region.whole().await.expect("whole")[..] == data, "{strategy:?}, seed {seed}");
         sum += sent as f64 / BYTES as f64 - 1.0;
     }
-    sum / count
+    (sum / count, packet_bytes / count)
 }
 
 /// Section 3.2.3: the strategies differ in what they repeat. The packets of a blast are lost
@@ -337,18 +336,19 @@ async fn repeated(strategy: Option<(Strategy, u32)>, loss: f64, seeds: core::ops
 async fn strategies_repeat_what_the_formulas_say() {
     const KIBIBYTES: u32 = 32;
     let loss = 0.01;
-    let mut found = Vec::new();
+    let (mut found, mut packet_bytes) = (Vec::new(), 0.0);
     for strategy in [Strategy::FullAfterTimeout, Strategy::Full, Strategy::FromFirst, Strategy::Selective] {
-        found.push(repeated(Some((strategy, KIBIBYTES)), loss, 0..6).await);
+        let (share, bytes) = repeated(strategy, KIBIBYTES, loss, 0..16).await;
+        found.push(share);
+        packet_bytes += bytes / 4.0;
     }
-    // Packets of the size with which a connection begins.
-    let packets = f64::from(KIBIBYTES) * 1024.0 / 1150.0;
+    let packets = f64::from(KIBIBYTES) * 1024.0 / packet_bytes;
     let fails = |packets: f64, passes: i32| 1.0 - (1.0 - loss.powi(passes)).powf(packets);
     let full: f64 = (1..6).map(|passes| fails(packets, passes)).sum();
     let from_first = fails(packets, 1) * mean_from_first(packets, loss) / packets;
     let selective = loss / (1.0 - loss);
     println!(
-        "repeated: {found:?}; formulas: full {full}, from the first {from_first}, selective {selective}"
+        "{packets:.1} packets; repeated: {found:?}; formulas: full {full}, from the first {from_first}, selective {selective}"
     );
     for (found, expected) in found.iter().zip([full, full, from_first, selective]) {
         assert!((found / expected - 1.0).abs() < 0.5, "{found} for {expected}");
@@ -360,8 +360,8 @@ async fn strategies_repeat_what_the_formulas_say() {
 /// the size that a move takes by itself follows the loss that was measured.
 #[tokio::test(start_paused = true)]
 async fn a_move_takes_smaller_blasts_where_more_is_lost() {
-    let large = repeated(Some((Strategy::Full, 256)), 0.01, 0..3).await;
-    let small = repeated(Some((Strategy::Full, 8)), 0.01, 0..3).await;
+    let large = repeated(Strategy::Full, 256, 0.01, 0..3).await.0;
+    let small = repeated(Strategy::Full, 8, 0.01, 0..3).await.0;
     assert!(large > 3.0 * small, "{large} and {small}");
     let mut sizes = Vec::new();
     for loss in [0.0, 0.005, 0.05] {

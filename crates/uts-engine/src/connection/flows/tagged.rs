@@ -61,7 +61,8 @@ impl ReceiveHalf {
         limit: u64,
     ) -> Option<Result<u64, SegmentError>> {
         use uts_functions::sequencing::reassembly::Segment;
-        let tagged = self.tagged.as_mut().filter(|_| !data.flags.message)?;
+        // What has the form of a presentation mechanism is not what is meant.
+        let tagged = self.tagged.as_mut().filter(|_| !data.flags.message && !data.flags.presented)?;
         let (bytes, fin) = (data.bytes, data.flags.fin);
         let end = start.saturating_add(bytes.len() as u64);
         let (a, b) = (tagged.from.clamp(start, end), tagged.end().clamp(start, end));
@@ -70,7 +71,7 @@ impl ReceiveHalf {
             start: from,
             data: bytes::Bytes::copy_from_slice(cut(from, to)),
             message: false,
-            presented: data.flags.presented,
+            presented: false,
             begin: false,
             end: false,
             fin,

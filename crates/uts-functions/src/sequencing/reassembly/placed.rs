@@ -55,13 +55,16 @@ impl Reassembly {
     }
 
     /// Hands what is held of the bytes of these positions to `put`, as if it had been handed over.
+    /// What has the form of a presentation mechanism stays: it is not what is meant.
     pub fn place_held(&mut self, range: Range<u64>, mut put: impl FnMut(u64, &[u8])) {
         self.end_run();
         let before = self.pieces.range(..range.start).next_back().map(|(start, _)| *start);
         let within = self.pieces.range(range.clone()).map(|(start, _)| *start);
         let starts: Vec<u64> = before.into_iter().chain(within).collect();
         for start in starts {
-            let reaches = |piece: &&Piece| !piece.message && start + piece.data.len() as u64 > range.start;
+            let reaches = |piece: &&Piece| {
+                !piece.message && !piece.presented && start + piece.data.len() as u64 > range.start
+            };
             if self.pieces.get(&start).filter(reaches).is_none() {
                 continue;
             }
@@ -172,6 +175,15 @@ mod tests {
             assert_eq!(memory, all, "seed {seed}");
             assert_eq!((state.held_bytes(), state.consumed()), (0, 401), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn what_has_another_form_is_not_placed() {
+        let mut state = Reassembly::default();
+        let presented = Segment { presented: true, ..bytes(0, b"form", false) };
+        state.insert(presented, 100).expect("in order");
+        state.place_held(0..10, |_, _| panic!("placed"));
+        assert_eq!(state.pop_front(10), Some(Delivery::PresentedBytes(0, Bytes::from_static(b"form"))));
     }
 
     #[test]
