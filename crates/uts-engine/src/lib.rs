@@ -39,9 +39,9 @@ pub use config::{
 };
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
-    After, Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, HandshakeLevel, HandshakeRow,
-    IntoBatch, Made, MessageBatch, MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace,
-    TraceKind, TraceRow, UnevenMessages, WriteError,
+    After, Connection, Ecn, ExchangeError, FindMemory, FlowError, FlowOptions, FrameKinds, HandshakeLevel,
+    HandshakeRow, IntoBatch, Made, Memory, MessageBatch, MessageOptions, Presented, Read, ReadError,
+    ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX, Worker, worker_of};
 pub use event::{

@@ -334,6 +334,15 @@ impl Connection {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
     }
 
+    /// Has the first bytes of flows that the peer opens shown to who may have memory for them.
+    pub(crate) fn find_memory_by(&self, finder: Box<dyn uts_engine::FindMemory>) {
+        self.shared().act(|inner, _| {
+            if let Some(connection) = inner.connection(self.handle()) {
+                connection.find_memory_by(finder);
+            }
+        });
+    }
+
     /// From now on [`ConnectionEvent::MaySend`] tells an encoder at which rate this end may send,
     /// or no more. It is told when it has changed by more than a tenth, at most once in a round
     /// trip or 100 ms, whichever is longer. To one that sends less than the path carries it is at

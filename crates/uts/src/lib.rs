@@ -61,6 +61,7 @@ mod identity;
 mod instance;
 mod known_hosts;
 mod listener;
+pub mod moves;
 pub mod race;
 mod roaming;
 mod services;

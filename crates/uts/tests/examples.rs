@@ -28,7 +28,9 @@ examples! {
     live: "../examples/live.rs",
     many_flows: "../examples/many_flows.rs",
     messages: "../examples/messages.rs",
+    move_times: "../examples/move_times.rs",
     own_mechanism: "../examples/own_mechanism.rs",
+    pages: "../examples/pages.rs",
     services: "../examples/services.rs",
 }
 
@@ -82,6 +84,30 @@ async fn calls_keep_texts_and_tell_what_fails() {
         assert_eq!((*code, text.as_str()), (calls::NO_SUCH_NAME, "no text is named `shape`"));
     })
     .await;
+}
+
+#[tokio::test]
+async fn pages_are_moved_into_memory_that_was_named() {
+    let mut out = Vec::new();
+    within(pages::run(&mut out)).await.expect("it runs");
+    let out = text(out);
+    let lines: Vec<&str> = out.lines().collect();
+    let [page, file, behind] = lines[..] else { panic!("{out}") };
+    assert_eq!(page, "page 5: 4096 bytes, right: true");
+    assert_eq!(file, "the file: 300000 bytes, with the page that was written: true");
+    assert!(behind.ends_with("the call has failed: the file is shorter (code 1)"), "{out}");
+}
+
+/// `MOVE_ROUNDS` has it measure for longer.
+#[tokio::test]
+async fn moves_are_timed_beside_tcp() {
+    let rounds = std::env::var("MOVE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let mut out = Vec::new();
+    within(move_times::run(&mut out, rounds)).await.expect("it runs");
+    let out = text(out);
+    println!("{out}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("64 kB, ")).count(), 6, "{out}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("1 MB, ")).count(), 6, "{out}");
 }
 
 #[tokio::test]

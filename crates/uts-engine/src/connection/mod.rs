@@ -52,6 +52,7 @@ pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use flows::interface::{
     After, FlowError, FlowOptions, Made, MessageOptions, Read, ReadError, WriteError,
 };
+pub use flows::tagged::{FindMemory, Memory};
 pub use receive::incoming::Ecn;
 pub use receive::presentations::Presented;
 pub use watch::stats::Stats;

@@ -10,7 +10,7 @@ use core::task::{Context, Poll, ready};
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, ReadBuf};
-use uts_engine::{FlowId, MessageBatch, PlayoutFigures, Read, Timing};
+use uts_engine::{FlowId, Memory, MessageBatch, PlayoutFigures, Read, Timing};
 
 /// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
 /// stop, with code 0.
@@ -283,6 +283,16 @@ impl RecvFlow {
             inner.changed();
         });
         self.on_ended();
+    }
+
+    /// Places the bytes of the flow from a position on in this memory, as they arrive. False if it
+    /// can bring no more.
+    pub(crate) fn place_in(&self, from: u64, memory: Box<dyn Memory>) -> bool {
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, now| {
+            inner.changed();
+            inner.connection(handle).is_some_and(|connection| connection.place_in(now, id, from, memory))
+        })
     }
 
     /// Has what has arrived acknowledged at once.

@@ -384,6 +384,7 @@ impl Connection {
         receive.is_done = true;
         receive.asking = None;
         receive.playing = None;
+        receive.tagged = None;
         receive.data = Default::default();
         self.ways.flows.note_received(id.0);
         self.ways.grant_again();
@@ -546,7 +547,7 @@ impl Connection {
                     }
                 }
                 Some(Delivery::End) => {
-                    receive.is_done = true;
+                    (receive.is_done, receive.tagged) = (true, None);
                     if receive.lines.as_ref().is_some_and(|lines| !lines.may_end()) {
                         flows.drop_if_done(id.0);
                         break Err(ReadError::Presentation("the stream ends within a line end".to_owned()));
@@ -562,7 +563,7 @@ impl Connection {
                     has_widened = reset.is_none() && receive.widen_for_message();
                     waits_for_message = receive.data.contiguous() > receive.data.consumed();
                     if let Some(code) = reset {
-                        receive.is_done = true;
+                        (receive.is_done, receive.tagged) = (true, None);
                         flows.drop_if_done(id.0);
                         break Err(ReadError::Reset(code));
                     }

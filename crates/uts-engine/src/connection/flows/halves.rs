@@ -5,6 +5,7 @@ use crate::connection::flows::incoming::Counted;
 use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::flows::playing::Playing;
+use crate::connection::flows::tagged::Tagged;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};
@@ -324,6 +325,8 @@ pub(crate) struct ReceiveHalf {
     pub playing: Option<Box<Playing>>,
     /// The expedited messages that came, if any did.
     pub expedited: Option<Box<expedited::ReceiveSide>>,
+    /// Memory in which its bytes are placed as they arrive, if there is any.
+    pub tagged: Option<Box<Tagged>>,
     /// The peer has reset it: code and final position.
     pub reset: Option<(u64, u64)>,
     pub stop: Option<u64>,
@@ -366,7 +369,10 @@ impl ReceiveHalf {
         }
         if let Some(start) = stack.layout.start_of_bytes(data) {
             let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
-            return self.data.append(start, data.bytes, limit);
+            return match self.tagged {
+                Some(_) => self.append_tagged(start, data.bytes, limit),
+                None => self.data.append(start, data.bytes, limit),
+            };
         }
         stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
     }
@@ -443,7 +449,7 @@ impl ReceiveHalf {
 
     /// Tells the application once that there is something to read.
     pub fn tell_reader(&mut self, id: u32, events: &mut VecDeque<Event>) {
-        if !core::mem::replace(&mut self.reader_told, true) {
+        if !self.is_placed_silently() && !core::mem::replace(&mut self.reader_told, true) {
             events.push_back(Event::Readable(FlowId(id)));
         }
     }

@@ -10,6 +10,7 @@ pub(in crate::connection) mod outgoing;
 
 mod order;
 mod playing;
+pub(in crate::connection) mod tagged;
 
 use self::incoming::{Counted, Incoming};
 use self::order::{Order, Turn};
@@ -98,6 +99,8 @@ pub(crate) struct Flows {
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
+    /// Finds memory for flows that the peer opens, where the application has named some.
+    pub finder: Option<Box<dyn tagged::FindMemory>>,
 }
 
 /// Violation by a frame that names a flow which cannot be.
@@ -144,11 +147,17 @@ impl Flows {
             limit_rides: false,
             config,
             spares,
+            finder: None,
         }
     }
 
     fn side(&self) -> Side {
         if self.next_id.is_multiple_of(2) { Side::Client } else { Side::Server }
+    }
+
+    /// True if the number is one of a flow that the peer opens.
+    pub fn is_peers(&self, id: u32) -> bool {
+        !self.side().opens(id)
     }
 
     /// True if there ever was a flow.
@@ -227,6 +236,7 @@ impl Flows {
                 asking: None,
                 playing: None,
                 expedited: None,
+                tagged: None,
                 reset: None,
                 stop: None,
                 is_done: false,

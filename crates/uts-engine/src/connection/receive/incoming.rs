@@ -404,15 +404,22 @@ impl Ways {
         data: &frame::Data<'_>,
     ) -> Result<(), CloseReason> {
         if self.on_next_bytes(at.stack, data) {
-            return self.keeps_to_credit();
+            self.keeps_to_credit()?;
+            self.consumed_if_tagged(at.now, data.flow);
+            return Ok(());
         }
         let Some(placed) = self.place(at.stack, data.flow)? else {
             self.note_end(data);
             return Ok(());
         };
+        if placed.counts {
+            self.find_memory(data);
+        }
         // The first of a flow found it not yet in its place.
         if self.on_next_bytes(at.stack, data) {
-            return self.keeps_to_credit();
+            self.keeps_to_credit()?;
+            self.consumed_if_tagged(at.now, data.flow);
+            return Ok(());
         }
         self.insert_data(at, placed, data, None)
     }
@@ -433,14 +440,14 @@ impl Ways {
         // Without positions nothing of a flow is consumed that would move a limit along: what is
         // held is what counts then.
         let limit = if counts { receive.limit() } else { u64::MAX };
-        let bytes = Bytes::copy_from_slice(data.bytes);
         // P-30, and for P-34 as well: there each would be at the front of the flow.
         let start = match data.offset {
             Some(start) => start,
             None if counts => 0,
             None if data.flags.begin && data.flags.end => {
                 // No positions: a whole message, handed over as it comes.
-                if !receive.data.push_unplaced(bytes, data.flags.presented) {
+                let message = Bytes::copy_from_slice(data.bytes);
+                if !receive.data.push_unplaced(message, data.flags.presented) {
                     self.stats.dropped_overrun += 1;
                 }
                 self.flows.note_received(data.flow);
@@ -458,20 +465,22 @@ impl Ways {
         }
         let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
         let is_revocable = stack.is_some_and(|stack| receive.may_give_up(stack, start));
-        let segment = Segment {
-            start,
-            data: bytes,
-            message: data.flags.message,
-            presented: data.flags.presented,
-            begin: data.flags.begin,
-            end: data.flags.end,
-            fin: data.flags.fin,
-        };
-        let inserted = match right_bytes {
-            Some(right_bytes) => receive.data.insert_damaged(segment, right_bytes, limit),
-            None if is_revocable => receive.data.insert_revocable(segment, limit),
-            None => receive.data.insert(segment, limit),
-        };
+        let inserted = receive.insert_tagged(start, data, limit).unwrap_or_else(|| {
+            let segment = Segment {
+                start,
+                data: Bytes::copy_from_slice(data.bytes),
+                message: data.flags.message,
+                presented: data.flags.presented,
+                begin: data.flags.begin,
+                end: data.flags.end,
+                fin: data.flags.fin,
+            };
+            match right_bytes {
+                Some(right_bytes) => receive.data.insert_damaged(segment, right_bytes, limit),
+                None if is_revocable => receive.data.insert_revocable(segment, limit),
+                None => receive.data.insert(segment, limit),
+            }
+        });
         match inserted {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);

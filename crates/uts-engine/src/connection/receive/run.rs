@@ -7,6 +7,7 @@ use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::messages::Messages;
 use crate::connection::{Connection, Phase};
 use crate::synthesis::ReceiveStack;
+use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_wire::frame::Data;
@@ -30,6 +31,7 @@ impl Connection {
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
         let mut messages = Messages::default();
         let mut unnoted = None;
+        let mut placed: SmallVec<[u32; 2]> = SmallVec::new();
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.identity.local_cid.as_slice()) {
                 break;
@@ -53,6 +55,9 @@ impl Connection {
                 receive.tell_reader(flow, &mut self.ways.events);
                 packets += 1;
                 data_bytes += bytes;
+                if receive.tagged.is_some() && placed.last() != Some(&flow) {
+                    placed.push(flow);
+                }
                 if unnoted != Some(flow)
                     && let Some(before) = unnoted.replace(flow)
                 {
@@ -73,6 +78,7 @@ impl Connection {
         self.establishing.on_bytes_from_address(taken as u64);
         self.ways.stats.packets_received += packets;
         self.ways.stats.data_bytes_received += data_bytes;
+        placed.into_iter().for_each(|flow| self.ways.consumed(now, flow));
         if let Some((place, tail, opened)) = odd {
             self.on_unsealed(now, ecn, &datagrams[place], tail, opened);
         }

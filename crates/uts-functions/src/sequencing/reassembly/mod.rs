@@ -10,6 +10,7 @@ mod damaged;
 mod given_up;
 mod newest;
 mod orders;
+mod placed;
 mod revocable;
 mod room;
 mod run;
@@ -291,21 +292,7 @@ impl Reassembly {
         let data_end = segment.start + segment.data.len() as u64;
         let own_end = data_end + u64::from(segment.end);
         let end = own_end + u64::from(segment.fin);
-        if segment.fin && self.fin.is_some_and(|fin| fin != own_end) {
-            return Err(SegmentError::EndMoved { known: self.fin.unwrap_or(0), said: own_end });
-        }
-        if let Some(fin) = self.fin.filter(|fin| own_end > *fin) {
-            return Err(SegmentError::BeyondEnd { position: own_end, end: fin });
-        }
-        if segment.fin && self.settled.last().is_some_and(|last| last.end > end) {
-            return Err(SegmentError::EndMoved {
-                known: self.settled.last().map_or(0, |l| l.end),
-                said: own_end,
-            });
-        }
-        if own_end > limit {
-            return Err(SegmentError::BeyondLimit { position: own_end, limit });
-        }
+        self.admit(segment.start..own_end, segment.fin, limit)?;
         self.confirm(segment.start..own_end);
         self.end_run();
         // sequencing.md R-1.
@@ -330,6 +317,27 @@ impl Reassembly {
             self.note_ready(gap.start, segment.message);
         }
         Ok(new)
+    }
+
+    /// Looks whether data may be at these positions, at whose end the flow ends or not.
+    ///
+    /// # Errors
+    /// [`SegmentError`] if the peer breaks the rules.
+    pub fn admit(&self, own: Range<u64>, fin: bool, limit: u64) -> Result<(), SegmentError> {
+        let last = self.settled.last().map_or(0, |last| last.end);
+        if fin && self.fin.is_some_and(|fin| fin != own.end) {
+            return Err(SegmentError::EndMoved { known: self.fin.unwrap_or(0), said: own.end });
+        }
+        if let Some(end) = self.fin.filter(|end| own.end > *end) {
+            return Err(SegmentError::BeyondEnd { position: own.end, end });
+        }
+        if fin && last > own.end + 1 {
+            return Err(SegmentError::EndMoved { known: last, said: own.end });
+        }
+        if own.end > limit {
+            return Err(SegmentError::BeyondLimit { position: own.end, limit });
+        }
+        Ok(())
     }
 
     fn insert_piece(&mut self, gap: &Range<u64>, data_end: u64, segment: &Segment) {

@@ -1,0 +1,397 @@
+//! Moves in virtual time: the endpoints, connections and flows are those that programs use, in a
+//! network without sockets.
+
+use super::blast::mean_from_first;
+use super::*;
+use crate::driver::simulated::{Network, Running, Weather};
+use crate::{
+    ConnectOptions, Connection, FlowOptions, Identity, Listener, ReadError, ServerOptions, WriteError,
+    connect,
+};
+use bytes::{Bytes, BytesMut};
+use core::time::Duration;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::net::SocketAddr;
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinHandle;
+
+/// The place of the end that moves.
+const PLACE: ([u8; 4], u16) = ([10, 0, 0, 2], 4433);
+
+/// Two ends: one has memory, the other moves.
+struct Ends {
+    owner: Connection,
+    mover: Connection,
+    moves: Moves,
+    serving: JoinHandle<()>,
+    network: Running,
+}
+
+impl Ends {
+    async fn begin(weather: Weather, seed: u64) -> Self {
+        let network = Network::begin(weather, seed);
+        let identity = Identity::generate().expect("a key");
+        let options = ServerOptions::new(identity.clone());
+        let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");
+        let options = ConnectOptions::pinned(identity.fingerprint());
+        let owner = connect(&SocketAddr::from(PLACE).to_string(), options).await.expect("connected");
+        let mover = listener.accept().await.expect("the owner");
+        let moves = Moves::new(&owner);
+        let serving = tokio::spawn(moves.clone().serve());
+        Ends { owner, mover, moves, serving, network }
+    }
+
+    async fn move_to(&self, tag: Tag, offset: u64, bytes: &[u8]) -> Result<Moved, MoveError> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        move_to(&self.mover, tag, offset, bytes, &MoveOptions::default()).await
+    }
+
+    /// A refusal of a move to, by its reason.
+    async fn refusal(&self, tag: Tag, offset: u64, bytes: &[u8]) -> MoveRefusal {
+        why(self.move_to(tag, offset, bytes).await)
+    }
+
+    /// Writes bytes in a flow of their own, ends it, and reads the answer.
+    async fn say(&self, bytes: &[u8], ends: bool) -> Result<Vec<u8>, ReadError> {
+        let flow = self.mover.open_flow(FlowOptions::default()).await.expect("a flow");
+        let (mut send, mut recv) = flow.split();
+        // It may be stopped before it is written.
+        let _ = send.write_all(bytes).await;
+        if ends {
+            let _ = send.finish();
+        }
+        let mut answer = Vec::new();
+        while let Some(chunk) = recv.recv_chunk(100).await? {
+            let crate::Chunk::Bytes(_, bytes) = chunk else { panic!("{chunk:?}") };
+            answer.extend_from_slice(&bytes);
+        }
+        Ok(answer)
+    }
+}
+
+fn why<T: core::fmt::Debug>(moved: Result<T, MoveError>) -> MoveRefusal {
+    match moved {
+        Err(MoveError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn random(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..bytes).map(|_| rng.random()).collect()
+}
+
+fn bad(loss: f64) -> Weather {
+    Weather { loss, ..Weather::FAIR }
+}
+
+/// The one copy is that from the opened packet into the memory: neither the connection nor the
+/// region holds the bytes in between, or afterwards in another place.
+#[tokio::test(start_paused = true)]
+async fn bytes_are_copied_once_into_the_memory_that_was_named() {
+    for bytes in [1, 4096, 65_536, 1 << 20] {
+        let ends = Ends::begin(Weather::FAIR, 1).await;
+        let data = random(bytes, 1);
+        let memory = BytesMut::zeroed(bytes);
+        let place = memory.as_ptr();
+        let region = ends.moves.name(memory);
+        let moved = ends.move_to(region.tag(), 0, &data).await.expect("moved");
+        assert_eq!(moved.bytes, bytes as u64);
+        assert_eq!(region.held_bytes(), 0, "{bytes}: copied twice");
+        let whole = region.whole().await.expect("whole");
+        assert_eq!((whole.as_ptr(), &whole[..] == data), (place, true), "{bytes}");
+
+        let lent = ends.moves.lend(data.clone().into());
+        let memory = BytesMut::zeroed(bytes);
+        let place = memory.as_ptr();
+        let options = MoveOptions::default();
+        let moved = move_from(&ends.mover, lent.tag(), 0, memory, &options).await;
+        let (memory, moved) = moved.expect("moved");
+        assert_eq!((moved.bytes, moved.held_bytes), (bytes as u64, 0), "{bytes}: copied twice");
+        assert_eq!((memory.as_ptr(), &memory[..] == data), (place, true), "{bytes}");
+    }
+}
+
+/// Pages of a file come in any order, several at a time, over a path that loses, doubles and
+/// reorders. Only where a header is lost are bytes held before they have their place.
+#[tokio::test(start_paused = true)]
+async fn pages_go_to_their_offsets_in_any_weather() {
+    let weather =
+        Weather { loss: 0.03, duplication: 0.02, jitter: Duration::from_millis(5), ..Weather::FAIR };
+    for seed in 0..8 {
+        let ends = Ends::begin(weather, seed).await;
+        let (data, mut rng) = (random(200_000, seed), ChaCha8Rng::seed_from_u64(seed));
+        let memory = BytesMut::zeroed(data.len());
+        let place = memory.as_ptr();
+        let region = ends.moves.name(memory);
+        let mut cuts = vec![0, data.len()];
+        cuts.extend((0..20).map(|_| rng.random_range(0..data.len())));
+        cuts.sort_unstable();
+        let mut pages: Vec<_> = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        (0..pages.len()).for_each(|n| {
+            let other = rng.random_range(n..21);
+            pages.swap(n, other);
+        });
+        let mut moves = tokio::task::JoinSet::new();
+        for page in pages {
+            let (mover, tag) = (ends.mover.clone(), region.tag());
+            let (offset, bytes) = (page.start as u64, Bytes::copy_from_slice(&data[page]));
+            moves.spawn(async move { move_to(&mover, tag, offset, bytes, &MoveOptions::default()).await });
+        }
+        while let Some(moved) = moves.join_next().await {
+            moved.expect("no panic").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        let held = region.held_bytes();
+        assert!(held < data.len() as u64 / 4, "seed {seed}: {held} bytes were copied twice");
+        let whole = region.whole().await.expect("whole");
+        assert_eq!((whole.as_ptr(), &whole[..] == data), (place, true), "seed {seed}");
+        // Out of it, as well.
+        let lent = ends.moves.lend(data.clone().into());
+        for _ in 0..5 {
+            let (from, to) = (rng.random_range(0..100_000), rng.random_range(100_000..200_000));
+            let memory = BytesMut::zeroed(to - from);
+            let moved =
+                move_from(&ends.mover, lent.tag(), from as u64, memory, &MoveOptions::default()).await;
+            let (memory, moved) = moved.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(memory[..] == data[from..to] && moved.held_bytes == 0, "seed {seed}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_writes_only_into_what_was_named_and_once() {
+    use MoveRefusal as R;
+    let ends = Ends::begin(Weather::FAIR, 3).await;
+    let region = ends.moves.name(BytesMut::zeroed(1000));
+    let lent = ends.moves.lend(Bytes::from(vec![1; 100]));
+    let tag = region.tag();
+    assert_eq!(ends.refusal(Tag(77), 0, &[1; 10]).await, R::NoSuchMemory);
+    assert_eq!(ends.refusal(lent.tag(), 0, &[1; 10]).await, R::NoSuchMemory, "it is to be read");
+    for (offset, bytes) in [(0, 1001), (991, 10), (1001, 0), (u64::MAX >> 2, 10), (1000, 1)] {
+        assert_eq!(ends.refusal(tag, offset, &vec![1; bytes]).await, R::OutOfRange, "{offset} {bytes}");
+    }
+    ends.move_to(tag, 100, &[2; 100]).await.expect("moved");
+    ends.move_to(tag, 1000, &[]).await.expect("nothing, at the end");
+    for (offset, bytes) in [(100, 100), (99, 2), (199, 1), (0, 1000)] {
+        assert_eq!(ends.refusal(tag, offset, &vec![3; bytes]).await, R::Taken, "{offset} {bytes}");
+    }
+    // Out of memory: what is lent, any number of times, within its range.
+    let from = |tag, offset, bytes| {
+        let memory = BytesMut::zeroed(bytes);
+        let mover = ends.mover.clone();
+        async move { move_from(&mover, tag, offset, memory, &MoveOptions::default()).await }
+    };
+    assert_eq!(why(from(tag, 0, 10).await), R::NoSuchMemory, "it is to be written");
+    assert_eq!(why(from(lent.tag(), 91, 10).await), R::OutOfRange);
+    for _ in 0..2 {
+        assert_eq!(from(lent.tag(), 50, 50).await.expect("moved").0[..], [1; 50]);
+    }
+    assert_eq!(from(lent.tag(), 100, 0).await.expect("nothing").0.len(), 0);
+    let gone = lent.tag();
+    drop(lent);
+    assert_eq!(why(from(gone, 0, 1).await), R::NoSuchMemory);
+    // What was refused has changed nothing.
+    ends.move_to(tag, 0, &[4; 100]).await.expect("moved");
+    ends.move_to(tag, 200, &[5; 800]).await.expect("moved");
+    let whole = region.whole().await.expect("whole");
+    assert_eq!(whole[..], [&[4; 100][..], &[2; 100], &[5; 800]].concat());
+    assert_eq!(ends.refusal(tag, 0, &[6]).await, R::NoSuchMemory, "it was given back");
+    let text = ends.move_to(Tag(9), 5, &[0; 3]).await.expect_err("refused").to_string();
+    assert_eq!(text, "the move of 3 bytes at offset 5 of memory 9 is refused: no memory has this tag");
+    assert!(ends.owner.close_reason().is_none() && ends.mover.close_reason().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_that_is_given_up_may_be_made_again() {
+    let ends = Ends::begin(Weather::FAIR, 4).await;
+    let data = random(1 << 20, 4);
+    let region = ends.moves.name(BytesMut::zeroed(data.len()));
+    let options = MoveOptions { deadline: Some(Duration::from_millis(35)), ..MoveOptions::default() };
+    let moved = move_to(&ends.mover, region.tag(), 0, data.clone().into(), &options).await;
+    assert!(matches!(moved, Err(MoveError::DeadlinePassed)), "{moved:?}");
+    // While the end of that is under way, its place is taken.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(region.moved_bytes(), 0);
+    ends.move_to(region.tag(), 0, &data).await.expect("moved");
+    assert!(region.whole().await.expect("whole")[..] == data);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_that_is_withdrawn_ends_the_moves_into_it() {
+    let ends = Ends::begin(Weather::FAIR, 5).await;
+    let region = ends.moves.name(BytesMut::zeroed(4 << 20));
+    let (tag, data) = (region.tag(), vec![1; 4 << 20]);
+    let (moved, ()) = tokio::join!(ends.move_to(tag, 0, &data), async {
+        tokio::time::sleep(Duration::from_millis(45)).await;
+        drop(region);
+    });
+    assert_eq!(why(moved), MoveRefusal::NoSuchMemory);
+    assert!(ends.mover.close_reason().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_gone_is_told_to_both() {
+    let ends = Ends::begin(Weather::FAIR, 6).await;
+    let region = ends.moves.name(BytesMut::zeroed(4 << 20));
+    let (tag, data) = (region.tag(), vec![1; 4 << 20]);
+    let whole = tokio::spawn(region.whole());
+    let (moved, ()) = tokio::join!(ends.move_to(tag, 0, &data), async {
+        tokio::time::sleep(Duration::from_millis(45)).await;
+        ends.network.kill(SocketAddr::from(PLACE));
+    });
+    assert!(matches!(moved, Err(MoveError::Lost(_))), "{moved:?}");
+    let lost = whole.await.expect("no panic").expect_err("lost");
+    assert!(lost.is_worth_retrying(), "{lost}");
+    ends.serving.await.expect("it ends with the connection");
+}
+
+/// Whatever a peer says in place of a move, it is refused, nothing is written beyond what it said,
+/// and the connection goes on.
+#[tokio::test(start_paused = true)]
+async fn what_is_no_move_is_refused() {
+    use MoveRefusal as R;
+    let ends = Ends::begin(Weather::FAIR, 7).await;
+    let region = ends.moves.name(BytesMut::zeroed(100));
+    let answer = |why: R| Ok(vec![why.number()]);
+    let tag = region.tag().0 as u8;
+    // Version, kind, tag, offset, length.
+    let head = |bytes: u8| vec![1, 0, tag, 10, bytes];
+    assert_eq!(ends.say(&[2, 0, tag, 10, 5, 0, 0, 0, 0, 0], true).await, answer(R::BadMove));
+    assert_eq!(ends.say(&[1, 2, tag, 10, 5], true).await, answer(R::BadMove));
+    assert_eq!(ends.say(&[1, 0], true).await, answer(R::BadMove), "no header");
+    assert_eq!(ends.say(&[1, 0], false).await, answer(R::BadMove), "too late");
+    assert_eq!(ends.say(&[], true).await, answer(R::BadMove));
+    assert_eq!(ends.say(&[head(5), vec![7; 4]].concat(), true).await, answer(R::Incomplete));
+    assert_eq!(ends.say(&[head(5), vec![7; 6]].concat(), true).await, answer(R::BadMove), "one too many");
+    assert_eq!(ends.say(&[head(91), vec![7; 91]].concat(), true).await, answer(R::OutOfRange));
+    // From: something follows the header.
+    assert_eq!(ends.say(&[1, 1, tag, 0, 5, 0, 0, 9], true).await, answer(R::BadMove));
+    // The header comes byte by byte: the bytes are copied twice, and go to their place.
+    let flow = ends.mover.open_flow(FlowOptions::default()).await.expect("a flow");
+    let (mut send, mut recv) = flow.split();
+    for byte in [head(5), vec![8; 5]].concat() {
+        send.write_all(&[byte]).await.expect("written");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    send.finish().expect("finished");
+    assert_eq!(recv.recv_chunk(10).await, Ok(Some(crate::Chunk::Bytes(0, Bytes::from_static(&[0])))));
+    assert_eq!(region.held_bytes(), 5);
+    // All that was written by moves that were refused is written anew.
+    ends.move_to(region.tag(), 0, &[1; 10]).await.expect("moved");
+    ends.move_to(region.tag(), 15, &[2; 85]).await.expect("moved");
+    assert_eq!(region.whole().await.expect("whole")[..], [vec![1; 10], vec![8; 5], vec![2; 85]].concat());
+    assert!(ends.mover.close_reason().is_none());
+}
+
+/// An answer that is none is an error of the end that moves, and none of its memory is believed.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_none_is_an_error() {
+    for (says, is_breach) in [(&[0, 1][..], true), (&[], true), (&[9, 9], true), (&[0, 1, 2, 3, 4], true)] {
+        let ends = Ends::begin(Weather::FAIR, 8).await;
+        ends.serving.abort();
+        let owner = ends.owner.clone();
+        let said = Bytes::copy_from_slice(says);
+        tokio::spawn(async move {
+            while let Some(flow) = owner.accept_flow().await {
+                let (mut send, recv) = flow.split();
+                let _ = send.write_all(&said).await;
+                let _: Result<(), WriteError> = send.finish();
+                tokio::spawn(async move { (send.finished().await.is_ok(), recv) });
+            }
+        });
+        let memory = BytesMut::zeroed(3);
+        let moved = move_from(&ends.mover, Tag(0), 0, memory, &MoveOptions::default()).await;
+        let error = moved.expect_err("none");
+        assert!(matches!(error, MoveError::Breach(_) | MoveError::Refused { .. }) == is_breach, "{error}");
+    }
+}
+
+/// Bytes repeated for a byte moved, by a strategy with blasts of so many KiB, and data of a packet.
+async fn repeated(strategy: Strategy, kibibytes: u32, loss: f64, seeds: core::ops::Range<u64>) -> (f64, f64) {
+    const BYTES: usize = 1 << 20;
+    let count = (seeds.end - seeds.start) as f64;
+    let (mut sum, mut packet_bytes) = (0.0, 0.0);
+    for seed in seeds {
+        let ends = Ends::begin(bad(loss), seed).await;
+        let data = random(BYTES, seed);
+        let region = ends.moves.name(BytesMut::zeroed(BYTES));
+        let repeats = Repeats::Blasts { strategy, kibibytes: Some(kibibytes) };
+        let options = MoveOptions { repeats, deadline: None };
+        let before = ends.mover.stats();
+        move_to(&ends.mover, region.tag(), 0, data.clone().into(), &options).await.expect("moved");
+        let after = ends.mover.stats();
+        let sent = after.data_bytes_sent - before.data_bytes_sent;
+        packet_bytes += sent as f64 / (after.packets_sent - before.packets_sent) as f64;
+        assert!(region.whole().await.expect("whole")[..] == data, "{strategy:?}, seed {seed}");
+        sum += sent as f64 / BYTES as f64 - 1.0;
+    }
+    (sum / count, packet_bytes / count)
+}
+
+/// Section 3.2.3: the strategies differ in what they repeat. The packets of a blast are lost
+/// independently, as in the paper's formulas. Its receiver keeps what it has, so that a blast is
+/// whole once each of its packets has come in one of the passes.
+#[tokio::test(start_paused = true)]
+async fn strategies_repeat_what_the_formulas_say() {
+    const KIBIBYTES: u32 = 32;
+    let loss = 0.01;
+    let (mut found, mut packet_bytes) = (Vec::new(), 0.0);
+    for strategy in [Strategy::FullAfterTimeout, Strategy::Full, Strategy::FromFirst, Strategy::Selective] {
+        let (share, bytes) = repeated(strategy, KIBIBYTES, loss, 0..16).await;
+        found.push(share);
+        packet_bytes += bytes / 4.0;
+    }
+    let packets = f64::from(KIBIBYTES) * 1024.0 / packet_bytes;
+    let fails = |packets: f64, passes: i32| 1.0 - (1.0 - loss.powi(passes)).powf(packets);
+    let full: f64 = (1..6).map(|passes| fails(packets, passes)).sum();
+    let from_first = fails(packets, 1) * mean_from_first(packets, loss) / packets;
+    let selective = loss / (1.0 - loss);
+    println!(
+        "{packets:.1} packets; repeated: {found:?}; formulas: full {full}, from the first {from_first}, selective {selective}"
+    );
+    for (found, expected) in found.iter().zip([full, full, from_first, selective]) {
+        assert!((found / expected - 1.0).abs() < 0.5, "{found} for {expected}");
+    }
+    assert!(found[1] > 1.3 * found[2] && found[2] > 3.0 * found[3], "{found:?}");
+}
+
+/// Section 3.1.3, carried out: the more is lost, the smaller are the blasts that repeat little, and
+/// the size that a move takes by itself follows the loss that was measured.
+#[tokio::test(start_paused = true)]
+async fn a_move_takes_smaller_blasts_where_more_is_lost() {
+    let large = repeated(Strategy::Full, 256, 0.01, 0..3).await.0;
+    let small = repeated(Strategy::Full, 8, 0.01, 0..3).await.0;
+    assert!(large > 3.0 * small, "{large} and {small}");
+    let mut sizes = Vec::new();
+    for loss in [0.0, 0.005, 0.05] {
+        let ends = Ends::begin(bad(loss), 11).await;
+        let data = vec![7; 2 << 20];
+        for _ in 0..2 {
+            let region = ends.moves.name(BytesMut::zeroed(data.len()));
+            let options = MoveOptions::blasts(Strategy::Full);
+            move_to(&ends.mover, region.tag(), 0, data.clone().into(), &options).await.expect("moved");
+        }
+        sizes.push(best_kibibytes(Strategy::Full, &ends.mover.facts()));
+    }
+    println!("sizes: {sizes:?}");
+    assert!(sizes[0] > sizes[1] && sizes[1] > sizes[2], "{sizes:?}");
+}
+
+/// The wish of the end that moves out of memory is carried out by the end that sends.
+#[tokio::test(start_paused = true)]
+async fn moves_out_of_memory_are_repeated_as_they_wish() {
+    let mut found = Vec::new();
+    for strategy in [Strategy::Full, Strategy::Selective] {
+        let ends = Ends::begin(bad(0.02), 12).await;
+        let data = random(1 << 20, 12);
+        let lent = ends.moves.lend(data.clone().into());
+        let repeats = Repeats::Blasts { strategy, kibibytes: Some(64) };
+        let options = MoveOptions { repeats, deadline: None };
+        let memory = BytesMut::zeroed(data.len());
+        let (memory, _) = move_from(&ends.mover, lent.tag(), 0, memory, &options).await.expect("moved");
+        assert!(memory[..] == data);
+        found.push(ends.owner.stats().data_bytes_sent as f64 / data.len() as f64 - 1.0);
+    }
+    assert!(found[0] > 5.0 * found[1], "{found:?}");
+}
