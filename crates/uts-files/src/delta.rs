@@ -227,6 +227,8 @@ pub(super) struct Delta {
     known: Known,
     /// Bytes in front that the receiver lacks.
     lacking: usize,
+    /// A hole that was met behind bytes that the receiver has.
+    hole: Option<u64>,
 }
 
 /// Next part of a difference.
@@ -246,7 +248,7 @@ impl Delta {
     /// The difference of a file from some byte on; `None` without memory for it.
     pub(super) fn new(file: &File, known: Known, from: u64, payer: &Payer) -> Option<Delta> {
         let cutter = Cutter::new(file, known.average, from, payer)?;
-        Some(Delta { cutter, known, lacking: 0 })
+        Some(Delta { cutter, known, lacking: 0, hole: None })
     }
 
     /// Bytes in front; whoever has made use of them takes them ([`Delta::take`]).
@@ -265,6 +267,9 @@ impl Delta {
     /// # Errors
     /// See [`Cutter::cut`].
     pub(super) fn step(&mut self, file: &File, end: u64, most: usize) -> io::Result<Step> {
+        if let Some(bytes) = self.hole.take() {
+            return Ok(Step::Hole(bytes));
+        }
         if self.lacking == 0 {
             match self.cutter.cut(file, end)? {
                 None => return Ok(Step::End),
@@ -279,6 +284,41 @@ impl Delta {
             }
         }
         Ok(Step::Data(self.lacking.min(most)))
+    }
+
+    /// Takes bytes off the front that the receiver has at this place, and all that follow there as
+    /// here, as far as one copy goes. `seen` is shown them in pieces. Returns their number.
+    ///
+    /// # Errors
+    /// See [`Cutter::cut`].
+    pub(super) fn take_copied(
+        &mut self,
+        file: &File,
+        end: u64,
+        (at, mut bytes): (u64, usize),
+        mut seen: impl FnMut(&[u8]),
+    ) -> io::Result<u32> {
+        let mut copied = 0;
+        loop {
+            seen(self.front(bytes));
+            self.take(bytes);
+            copied += bytes as u32;
+            match self.step(file, end, 1)? {
+                Step::Copy(next, more)
+                    if next == at + u64::from(copied)
+                        && more as u64 + u64::from(copied) <= COPY_BYTES_MAX.into() =>
+                {
+                    bytes = more;
+                }
+                other => {
+                    // What stands in front still does. A hole was taken.
+                    if let Step::Hole(bytes) = other {
+                        self.hole = Some(bytes);
+                    }
+                    return Ok(copied);
+                }
+            }
+        }
     }
 }
 
@@ -304,20 +344,33 @@ mod tests {
 
     /// Makes the new file of the old one and the difference. Returns it, and the bytes sent.
     async fn made(old: &[u8], new: &File, from: u64) -> (Vec<u8>, usize) {
+        let (out, sent, _) = told(old, new, from).await;
+        (out, sent)
+    }
+
+    /// The same, and the number of copies.
+    async fn told(old: &[u8], new: &File, from: u64) -> (Vec<u8>, usize, usize) {
         let payer = payer();
         let size = old.len() as u64;
         let (_, sums) = sums_of(file_of(old), size, b"old", &payer).await.unwrap();
         let mut known = Known::new(average_of(size));
         known.add(sums, &payer).unwrap();
         let mut delta = Delta::new(new, known, from, &payer).unwrap();
-        let (end, mut out, mut sent) = (new.metadata().unwrap().len(), Vec::new(), 0);
+        let (end, mut out, mut sent, mut copies) = (new.metadata().unwrap().len(), Vec::new(), 0, 0);
         loop {
             match delta.step(new, end, 100_000).unwrap() {
-                Step::End => return (out, sent),
+                Step::End => return (out, sent, copies),
                 Step::Hole(bytes) => out.resize(out.len() + bytes as usize, 0),
                 Step::Copy(at, bytes) => {
-                    out.extend_from_slice(&old[at as usize..at as usize + bytes]);
-                    delta.take(bytes);
+                    let mut seen = Vec::new();
+                    let copied =
+                        delta.take_copied(new, end, (at, bytes), |piece| seen.extend_from_slice(piece));
+                    let copied = copied.unwrap() as usize;
+                    assert!(
+                        copied <= COPY_BYTES_MAX as usize && seen == old[at as usize..at as usize + copied]
+                    );
+                    out.extend(seen);
+                    copies += 1;
                 }
                 Step::Data(bytes) => {
                     assert!(bytes > 0 && bytes <= 100_000);
@@ -356,6 +409,13 @@ mod tests {
         // It begins anywhere.
         let (rest, sent) = made(&old, &file_of(&old), 700_001).await;
         assert!(rest == old[700_001..] && sent <= longest, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn pieces_that_follow_each_other_are_one_copy() {
+        let old = random(6, 3_000_000);
+        let (made, sent, copies) = told(&old, &file_of(&old), 0).await;
+        assert!(made == old && sent == 0 && copies <= 4, "{copies} copies");
     }
 
     #[tokio::test]

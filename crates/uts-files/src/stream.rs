@@ -225,10 +225,11 @@ impl Reading {
     fn step_by(mut self, mut delta: Box<Delta>, mut block: Block) -> Result<(Reading, Piece), Fault> {
         let Content { file, entry, hasher, .. } = &mut self.content;
         let most = block.len().saturating_sub(LENGTH_BYTES);
-        let step = delta.step(file, entry.size, most).map_err(|e| match e.kind() {
+        let fault = |entry: &Entry, e: &io::Error| match e.kind() {
             io::ErrorKind::UnexpectedEof => changed(entry),
-            _ => Fault::io(&entry.path, &e),
-        })?;
+            _ => Fault::io(&entry.path, e),
+        };
+        let step = delta.step(file, entry.size, most).map_err(|e| fault(entry, &e))?;
         let (bytes, piece) = match step {
             Step::End => {
                 check_end(file, entry, self.at)?;
@@ -239,9 +240,11 @@ impl Reading {
                 (bytes, Piece::Hole(bytes))
             }
             Step::Copy(at, bytes) => {
-                hasher.update(delta.front(bytes));
-                delta.take(bytes);
-                (bytes as u64, Piece::Copy(at, bytes as u32))
+                let copied = delta.take_copied(file, entry.size, (at, bytes), |piece| {
+                    hasher.update(piece);
+                });
+                let copied = copied.map_err(|e| fault(entry, &e))?;
+                (copied.into(), Piece::Copy(at, copied))
             }
             Step::Data(bytes) => {
                 block.truncate(LENGTH_BYTES + bytes);

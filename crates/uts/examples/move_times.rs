@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release --example move_times`
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
 use bytes::{Bytes, BytesMut};
 use std::error::Error;
 use std::io::Write;

@@ -100,7 +100,7 @@ async fn bytes_are_copied_once_into_the_memory_that_was_named() {
         assert_eq!(moved.bytes, bytes as u64);
         assert_eq!(region.held_bytes(), 0, "{bytes}: copied twice");
         let whole = region.whole().await.expect("whole");
-        assert_eq!((whole.as_ptr(), &whole[..] == data), (place, true), "{bytes}");
+        assert_eq!((whole.as_ptr(), whole[..] == data), (place, true), "{bytes}");
 
         let lent = ends.moves.lend(data.clone().into());
         let memory = BytesMut::zeroed(bytes);
@@ -109,7 +109,7 @@ async fn bytes_are_copied_once_into_the_memory_that_was_named() {
         let moved = move_from(&ends.mover, lent.tag(), 0, memory, &options).await;
         let (memory, moved) = moved.expect("moved");
         assert_eq!((moved.bytes, moved.held_bytes), (bytes as u64, 0), "{bytes}: copied twice");
-        assert_eq!((memory.as_ptr(), &memory[..] == data), (place, true), "{bytes}");
+        assert_eq!((memory.as_ptr(), memory[..] == data), (place, true), "{bytes}");
     }
 }
 
@@ -145,7 +145,7 @@ async fn pages_go_to_their_offsets_in_any_weather() {
         let held = region.held_bytes();
         assert!(held < data.len() as u64 / 4, "seed {seed}: {held} bytes were copied twice");
         let whole = region.whole().await.expect("whole");
-        assert_eq!((whole.as_ptr(), &whole[..] == data), (place, true), "seed {seed}");
+        assert_eq!((whole.as_ptr(), whole[..] == data), (place, true), "seed {seed}");
         // Out of it, as well.
         let lent = ends.moves.lend(data.clone().into());
         for _ in 0..5 {
