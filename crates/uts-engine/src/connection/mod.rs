@@ -185,10 +185,10 @@ impl Connection {
         self.ways.outbound.as_ref().map_or_else(PathFacts::default, |o| o.facts(bytes))
     }
 
-    /// From now on [`Event::MaySend`](crate::Event::MaySend) tells at which rate this end may send,
+    /// From now on [`Event::MaySend`] tells at which rate this end may send,
     /// or no more. It begins with the next report of the peer.
     pub fn want_rate(&mut self, is_wanted: bool) {
-        self.ways.rate_hint = is_wanted.then(Default::default);
+        self.ways.wishes.get_or_insert_default().rate_hint = is_wanted.then(Default::default);
     }
 
     /// The rate at which this end may send now, in UDP payload; `None` until a round trip is known.

@@ -1,6 +1,7 @@
 //! State that the two ways share: epochs in use and open, flows, and what is told and counted of
 //! both.
 
+use super::flows::tagged::FindMemory;
 use super::marking::Marking;
 use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
@@ -12,6 +13,15 @@ use crate::event::Event;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::Time;
+
+/// Wishes of the application that few have.
+#[derive(Default)]
+pub(super) struct Wishes {
+    /// It wants to know at which rate it may send.
+    pub rate_hint: Option<RateHint>,
+    /// It may have memory for flows that the peer opens.
+    pub finder: Option<Box<dyn FindMemory>>,
+}
 
 /// The way out, the way in, and the flows of both.
 pub(super) struct Ways {
@@ -25,8 +35,8 @@ pub(super) struct Ways {
     pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
     pub receive_rate: Option<Box<ReceiveRate>>,
-    /// Where the application wants to know at which rate it may send.
-    pub rate_hint: Option<Box<RateHint>>,
+    /// Wishes of the application that few have. In a box, so that a connection at rest stays small.
+    pub wishes: Option<Box<Wishes>>,
     /// Bytes that the application has handed over.
     pub bytes_written: u64,
     /// State of ECN marks: whether the path bears them.
@@ -45,7 +55,7 @@ impl Ways {
             inbound: None,
             feedback: BTreeSet::new(),
             receive_rate: None,
-            rate_hint: None,
+            wishes: None,
             bytes_written: 0,
             marking: Marking::default(),
             stats: Stats::default(),

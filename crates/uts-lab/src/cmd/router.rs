@@ -52,7 +52,7 @@ enum Command {
 /// Run a program on host 0, and others on other hosts; end when it ends
 ///
 /// Host N has the address 10.77.0.(N+1). SETTINGS are as for `uts-lab relay`, and
-/// framing=ethernet|slip|aal5|ppp, compress=vj|rx[:SLOTS][,typed].
+/// framing=ethernet|slip|aal5|ppp, compress=vj or rx, as in rx:64,typed.
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]

@@ -99,8 +99,6 @@ pub(crate) struct Flows {
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
-    /// Finds memory for flows that the peer opens, where the application has named some.
-    pub finder: Option<Box<dyn tagged::FindMemory>>,
 }
 
 /// Violation by a frame that names a flow which cannot be.
@@ -147,7 +145,6 @@ impl Flows {
             limit_rides: false,
             config,
             spares,
-            finder: None,
         }
     }
 

@@ -80,7 +80,7 @@ impl ReceiveHalf {
         if let Err(error) = self.data.admit(start..end, fin, limit) {
             return Some(Err(error));
         }
-        let taken = || {
+        let mut taken = || {
             let mut new = 0;
             if a > start {
                 new += self.data.insert(held(start, a, false), limit)?;
@@ -92,7 +92,7 @@ impl ReceiveHalf {
             }
             Ok(new)
         };
-        Some({ taken }())
+        Some(taken())
     }
 
     /// True if an arrival is nothing that the application is told of: the bytes have their place,
@@ -118,7 +118,8 @@ impl Ways {
         if !is_first || !self.flows.is_peers(data.flow) {
             return;
         }
-        let Some(mut finder) = self.flows.finder.take() else { return };
+        let finder = self.wishes.as_mut().and_then(|wishes| wishes.finder.take());
+        let Some(mut finder) = finder else { return };
         if let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
             && receive.tagged.is_none()
             && receive.data.contiguous() == 0
@@ -126,7 +127,7 @@ impl Ways {
         {
             receive.tag(from, memory);
         }
-        self.flows.finder = Some(finder);
+        self.wishes.get_or_insert_default().finder = Some(finder);
     }
 
     /// Bytes of a flow have been placed: they count as handed over, so that credit may be due.
@@ -141,7 +142,7 @@ impl Connection {
     /// Has the first bytes of each flow that the peer opens from now on shown to `finder`, which
     /// may have memory for it.
     pub fn find_memory_by(&mut self, finder: Box<dyn FindMemory>) {
-        self.ways.flows.finder = Some(finder);
+        self.ways.wishes.get_or_insert_default().finder = Some(finder);
     }
 
     /// Places the bytes of a flow from a position on in this memory, be they there already or not.
