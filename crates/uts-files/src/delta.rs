@@ -6,9 +6,13 @@
 //! receiver has them. The hash of the whole file is compared at the end, as always.
 
 use super::error::{Fault, FaultKind};
+use super::hashing::SLICE_BYTES;
 use super::message::{Sum, SumHash};
+use super::path::RelPath;
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs};
-use super::work::in_turn;
+use super::tree::Tree;
+use super::work::{at_work, in_turn};
+use cap_fs_ext::FollowSymlinks;
 use fastcdc::v2020::FastCDC;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,36 +20,42 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use uts_ledger::{Charge, Payer, Resource};
 
-/// Files of less are sent as they are: the question costs a round trip.
-pub(super) const DELTA_BYTES_MIN: u64 = 256 * 1024;
+/// Files of less are sent as they are: the question costs a round trip. Chosen: so much takes as
+/// long at 20 Mbit/s over 100 ms.
+const DELTA_BYTES_MIN: u64 = 256 * 1024;
 
-/// Pieces that are told of a file at the most. What lies behind them is sent.
+/// Pieces that are told of a file at the most: 4 MiB of memory. What lies behind them is sent.
 pub(super) const SUMS_MAX: usize = 1 << 16;
 
-/// Sums in one frame, at the most: each takes up to 31 bytes there.
+/// Sums in one frame, at the most: each takes up to 31 bytes there, and a frame has
+/// [`super::message::FRAME_BYTES_MAX`].
 pub(super) const SUMS_PER_FRAME: usize = 2000;
 
-/// Bytes that a receiver is told to take from its own file at once, at the most.
+/// Bytes that a receiver is told to take from its own file at once, at the most: as many as a chunk
+/// has.
 pub(super) const COPY_BYTES_MAX: u32 = 1 << 20;
 
-/// Mean length of a piece, in bytes: so many that a file has [`PIECES`], within these bounds. A
-/// sum is a thousandth of the shortest.
+/// Mean length of a piece, in bytes: so many that a file has [`PIECES`], within these bounds. The
+/// sums are a five-hundredth of a file at the most.
 const AVERAGE_MIN: u32 = 16 << 10;
 const AVERAGE_MAX: u32 = 256 << 10;
 const PIECES: u64 = 1 << 14;
 
-/// A piece is at least and at most so many times the mean.
+/// A piece has at least the mean by this, and at most the mean times that (FastCDC, section 3.3).
 const SHORTEST: u32 = 4;
 const LONGEST: u32 = 4;
 
 /// Memory of a sum and of its place among others, in bytes, about.
 const SUM_BYTES: usize = 64;
 
-/// Bytes that are cut in one go.
-const SLICE_BYTES: u64 = 8 * 1024 * 1024;
+/// True if a difference may be worth its question: of a file that lacks so many bytes, where one of
+/// so many stands.
+pub(super) fn is_worth_asking(there: u64, lacking: u64) -> bool {
+    there.min(lacking) >= DELTA_BYTES_MIN
+}
 
 /// The mean length of the pieces of a file of so many bytes.
-pub(super) fn average_of(size: u64) -> u32 {
+fn average_of(size: u64) -> u32 {
     let average = (size / PIECES).clamp(AVERAGE_MIN.into(), AVERAGE_MAX.into());
     (average as u32).next_power_of_two()
 }
@@ -60,7 +70,7 @@ fn sum_hash(piece: &[u8]) -> SumHash {
 /// Next part of a file that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// So many zeros, of which the file system tells.
+    /// So many zeros in front, of which the file system tells.
     Hole(u64),
     /// A piece of so many bytes, which stands in front.
     Piece(usize),
@@ -106,22 +116,22 @@ impl Cutter {
         self.at += bytes as u64;
     }
 
-    /// The next part of a file that ends at `end`; `None` there. A hole is taken, a piece stays in
-    /// front.
+    /// Takes a hole off the front.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.at += bytes;
+    }
+
+    /// The part in front of a file that ends at `end`; `None` there.
     ///
     /// # Errors
-    /// Those of the disk; [`io::ErrorKind::UnexpectedEof`] if the file has become shorter.
+    /// Errors of the disk; [`io::ErrorKind::UnexpectedEof`] if the file has become shorter.
     pub(super) fn cut(&mut self, file: &File, end: u64) -> io::Result<Option<Cut>> {
         if self.read.len() == self.front && self.unread == 0 {
             if self.at >= end {
                 return Ok(None);
             }
             match self.runs.next(file, self.at, end)? {
-                Run::Hole(bytes) => {
-                    let bytes = bytes.min(HOLE_BYTES_MAX);
-                    self.at += bytes;
-                    return Ok(Some(Cut::Hole(bytes)));
-                }
+                Run::Hole(bytes) => return Ok(Some(Cut::Hole(bytes.min(HOLE_BYTES_MAX)))),
                 Run::Data(bytes) => self.unread = bytes,
             }
         }
@@ -149,39 +159,62 @@ impl Cutter {
     }
 }
 
-/// The sums of a file of so many bytes, or of as much of it as [`SUMS_MAX`] allows; none without
-/// memory for them. It is done on behalf of `payer`.
-pub(super) async fn sums_of(
-    file: File,
-    size: u64,
-    name: &[u8],
-    payer: &Payer,
-) -> Result<(File, Vec<Sum>), Fault> {
-    let Some(mut cutter) = Cutter::new(&file, average_of(size), 0, payer) else {
-        return Ok((file, Vec::new()));
-    };
-    let (mut file, mut sums, mut has_ended) = (file, Vec::new(), false);
-    while !has_ended {
-        let name = name.to_vec();
-        (file, cutter, sums, has_ended) = in_turn(payer, move || {
-            let until = cutter.at.saturating_add(SLICE_BYTES);
-            let mut has_ended = false;
-            while cutter.at < until && !has_ended {
-                match cutter.cut(&file, size).map_err(|e| Fault::io(&name, &e))? {
-                    Some(Cut::Hole(_)) => {}
-                    Some(Cut::Piece(bytes)) if sums.len() < SUMS_MAX => {
-                        let hash = sum_hash(cutter.front(bytes));
-                        sums.push(Sum { at: cutter.at, bytes: bytes as u32, hash });
-                        cutter.take(bytes);
-                    }
-                    _ => has_ended = true,
-                }
-            }
-            Ok((file, cutter, sums, has_ended))
-        })
-        .await?;
+/// A file that is to be replaced, to which the content of its successor may refer.
+#[derive(Debug)]
+pub(super) struct Basis {
+    pub(super) file: File,
+    /// Mean length by which it was cut.
+    pub(super) average: u32,
+    /// Its pieces, or as many as [`SUMS_MAX`] allows; none without memory for the work.
+    pub(super) sums: Vec<Sum>,
+}
+
+impl Basis {
+    /// Cuts the file at `target`, on behalf of `payer`.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) async fn read(tree: &Tree, target: &RelPath, payer: &Payer) -> Result<Basis, Fault> {
+        let (tree, target) = (tree.clone(), target.clone());
+        let name = target.as_bytes().to_vec();
+        let (file, entry) = at_work(payer, move || tree.open_file(&target, FollowSymlinks::No)).await?;
+        Basis::of(file, entry.size, &name, payer).await
     }
-    Ok((file, sums))
+
+    async fn of(mut file: File, size: u64, name: &[u8], payer: &Payer) -> Result<Basis, Fault> {
+        let (average, mut sums) = (average_of(size), Vec::new());
+        let Some(mut cutter) = Cutter::new(&file, average, 0, payer) else {
+            return Ok(Basis { file, average, sums });
+        };
+        let mut has_ended = false;
+        while !has_ended {
+            let name = name.to_vec();
+            (file, cutter, sums, has_ended) = in_turn(payer, move || {
+                let cut = sum_slice(&mut cutter, &file, size, &mut sums);
+                let has_ended = cut.map_err(|e| Fault::io(&name, &e))?;
+                Ok((file, cutter, sums, has_ended))
+            })
+            .await?;
+        }
+        Ok(Basis { file, average, sums })
+    }
+}
+
+/// Cuts a slice of a file that ends at `end`. True if no more is to be cut.
+fn sum_slice(cutter: &mut Cutter, file: &File, end: u64, sums: &mut Vec<Sum>) -> io::Result<bool> {
+    let until = cutter.at.saturating_add(SLICE_BYTES);
+    while cutter.at < until {
+        match cutter.cut(file, end)? {
+            Some(Cut::Hole(bytes)) => cutter.skip(bytes),
+            Some(Cut::Piece(bytes)) if sums.len() < SUMS_MAX => {
+                let hash = sum_hash(cutter.front(bytes));
+                sums.push(Sum { at: cutter.at, bytes: bytes as u32, hash });
+                cutter.take(bytes);
+            }
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// Pieces that a receiver has, by their hashes.
@@ -227,14 +260,12 @@ pub(super) struct Delta {
     known: Known,
     /// Bytes in front that the receiver lacks.
     lacking: usize,
-    /// A hole that was met behind bytes that the receiver has.
-    hole: Option<u64>,
 }
 
 /// Next part of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many zeros.
+    /// So many zeros in front.
     Hole(u64),
     /// So many bytes in front, to be sent.
     Data(usize),
@@ -248,7 +279,7 @@ impl Delta {
     /// The difference of a file from some byte on; `None` without memory for it.
     pub(super) fn new(file: &File, known: Known, from: u64, payer: &Payer) -> Option<Delta> {
         let cutter = Cutter::new(file, known.average, from, payer)?;
-        Some(Delta { cutter, known, lacking: 0, hole: None })
+        Some(Delta { cutter, known, lacking: 0 })
     }
 
     /// Bytes in front; whoever has made use of them takes them ([`Delta::take`]).
@@ -262,14 +293,16 @@ impl Delta {
         self.lacking = self.lacking.saturating_sub(bytes);
     }
 
+    /// Takes a hole off the front.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.cutter.skip(bytes);
+    }
+
     /// The next step of a file that ends at `end`, of at most so many bytes if they are sent.
     ///
     /// # Errors
     /// See [`Cutter::cut`].
     pub(super) fn step(&mut self, file: &File, end: u64, most: usize) -> io::Result<Step> {
-        if let Some(bytes) = self.hole.take() {
-            return Ok(Step::Hole(bytes));
-        }
         if self.lacking == 0 {
             match self.cutter.cut(file, end)? {
                 None => return Ok(Step::End),
@@ -310,13 +343,7 @@ impl Delta {
                 {
                     bytes = more;
                 }
-                other => {
-                    // What stands in front still does. A hole was taken.
-                    if let Step::Hole(bytes) = other {
-                        self.hole = Some(bytes);
-                    }
-                    return Ok(copied);
-                }
+                _ => return Ok(copied),
             }
         }
     }
@@ -348,19 +375,22 @@ mod tests {
         (out, sent)
     }
 
-    /// The same, and the number of copies.
+    /// Makes it, and counts the copies, too.
     async fn told(old: &[u8], new: &File, from: u64) -> (Vec<u8>, usize, usize) {
         let payer = payer();
         let size = old.len() as u64;
-        let (_, sums) = sums_of(file_of(old), size, b"old", &payer).await.unwrap();
-        let mut known = Known::new(average_of(size));
-        known.add(sums, &payer).unwrap();
+        let basis = Basis::of(file_of(old), size, b"old", &payer).await.unwrap();
+        let mut known = Known::new(basis.average);
+        known.add(basis.sums, &payer).unwrap();
         let mut delta = Delta::new(new, known, from, &payer).unwrap();
         let (end, mut out, mut sent, mut copies) = (new.metadata().unwrap().len(), Vec::new(), 0, 0);
         loop {
             match delta.step(new, end, 100_000).unwrap() {
                 Step::End => return (out, sent, copies),
-                Step::Hole(bytes) => out.resize(out.len() + bytes as usize, 0),
+                Step::Hole(bytes) => {
+                    out.resize(out.len() + bytes as usize, 0);
+                    delta.skip(bytes);
+                }
                 Step::Copy(at, bytes) => {
                     let mut seen = Vec::new();
                     let copied =

@@ -4,7 +4,7 @@ use super::Flows;
 use super::batch::{Batch, Conversation, both, next_reply};
 use super::buffered::BufReader;
 use super::client::{blocking, local, unexpected};
-use super::delta::{DELTA_BYTES_MIN, SUMS_PER_FRAME, average_of, sums_of};
+use super::delta::{Basis, SUMS_PER_FRAME, is_worth_asking};
 use super::error::{Fault, FaultKind, FileError};
 use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
@@ -16,7 +16,6 @@ use super::small::{self, Group, Small, is_small};
 use super::store::store;
 use super::tree::Tree;
 use super::workers::{Carrier, Rest, Waiting};
-use cap_fs_ext::FollowSymlinks;
 use std::collections::VecDeque;
 use std::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -164,13 +163,6 @@ impl Hearing<'_> {
     }
 }
 
-/// A file that is to be replaced, to which the content of its successor may refer.
-struct Basis {
-    file: File,
-    average: u32,
-    sums: Vec<Sum>,
-}
-
 impl Fetcher {
     /// The pieces of the file that is here, if a difference from it may be worth something.
     async fn basis(&self, item: &Item, have: &Have) -> Result<Option<Basis>, Fault> {
@@ -181,13 +173,11 @@ impl Fetcher {
             Some(_) => item.entry.size,
             None => item.entry.size.saturating_sub(held),
         };
-        if self.whole_files || have.there.min(lacking) < DELTA_BYTES_MIN {
+        if self.whole_files || !is_worth_asking(have.there, lacking) {
             return Ok(None);
         }
-        let (tree, target) = (item.tree.clone(), item.target.clone());
-        let (file, entry) = blocking(move || tree.open_file(&target, FollowSymlinks::No)).await?;
-        let (file, sums) = sums_of(file, entry.size, &item.name, &self.journal.payer).await?;
-        Ok((!sums.is_empty()).then_some(Basis { file, average: average_of(entry.size), sums }))
+        let basis = Basis::read(&item.tree, &item.target, &self.journal.payer).await?;
+        Ok(Some(basis).filter(|basis| !basis.sums.is_empty()))
     }
 
     fn failed(&self, item: Item, error: FileError, busy: &mut Vec<Item>) {

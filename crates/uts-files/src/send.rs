@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Conversation, both, next_reply};
 use super::client::{blocking, local, unexpected};
-use super::delta::{DELTA_BYTES_MIN, Delta, Known};
+use super::delta::{Known, is_worth_asking};
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::content_after;
 use super::journal::{FileOutcome, Journal};
@@ -152,7 +152,7 @@ impl<'a> Sending<'a> {
                     let known = known.get_or_insert_with(|| Known::new(average));
                     known.add(sums, &self.sender.journal.payer).map_err(FileError::Peer)?;
                 }
-                Reply::Done => return Ok(known.filter(|known| !known.is_empty())),
+                Reply::Done => return Ok(known),
                 // It is sent whole.
                 Reply::Fault(_) => return Ok(None),
                 reply => return Err(unexpected(reply)),
@@ -161,16 +161,16 @@ impl<'a> Sending<'a> {
     }
 
     /// Asks which pieces the server has of a file, if it has enough of one.
-    async fn difference<W: WriteShared>(
+    async fn pieces<W: WriteShared>(
         &self,
         send: &mut W,
         content: &Content,
         path: &[u8],
         there: u64,
         awaited: &mpsc::UnboundedSender<Awaited>,
-    ) -> Result<Option<Box<Delta>>, FileError> {
+    ) -> Result<Option<Known>, FileError> {
         let lacking = content.entry.size.saturating_sub(content.from);
-        if self.sender.whole_files || there.min(lacking) < DELTA_BYTES_MIN {
+        if self.sender.whole_files || !is_worth_asking(there, lacking) {
             return Ok(None);
         }
         write_frame(send, &Request::Sums { path: path.to_vec() }).await?;
@@ -178,8 +178,7 @@ impl<'a> Sending<'a> {
         let (told, hears) = oneshot::channel();
         let _ = awaited.send(Awaited::Sums(told));
         // Nobody tells if hearing has failed, whose error is the one to report.
-        let Ok(Some(known)) = hears.await else { return Ok(None) };
-        Ok(Delta::new(&content.file, known, content.from, &self.sender.journal.payer).map(Box::new))
+        Ok(hears.await.unwrap_or_default())
     }
 
     /// Sends what the server lacks of a file. The error is one that ends the flow.
@@ -199,7 +198,7 @@ impl<'a> Sending<'a> {
                 return Ok(());
             }
         };
-        let mut content = match open_after(item, held, &self.sender.journal.payer).await {
+        let content = match open_after(item, held, &self.sender.journal.payer).await {
             Ok(content) => content,
             Err(fault) => {
                 self.end(i, Err(FileError::Local(fault)));
@@ -220,7 +219,8 @@ impl<'a> Sending<'a> {
             let _ = awaited.send(Awaited::Attributes(i, hash));
             return Ok(());
         }
-        content.delta = self.difference(send, &content, &entry.path, there, awaited).await?;
+        let known = self.pieces(send, &content, &entry.path, there, awaited).await?;
+        let content = content.by(known, &journal.payer);
         write_frame(send, &Request::Put { entry, from: content.from }).await?;
         let _ = awaited.send(Awaited::File(i));
         let mut observe = |moved| journal.moved(&item.name, moved);

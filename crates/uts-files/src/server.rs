@@ -1,30 +1,29 @@
 //! The server: one request after another on each flow, many flows at once.
 
+mod difference;
 mod receive;
 
 use super::buffered::{BufReader, BufWriter};
 use super::claim::{Claims, Client};
-use super::delta::{Delta, Known, SUMS_PER_FRAME, average_of, sums_of};
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::content_after;
 use super::hidden;
 use super::intake::Received;
 use super::journal::{FileOutcome, Progress};
 use super::message::{
-    Attributes, Entry, Held, Kind, MAGIC, Reply, Request, Sum, VERSION, invalid, read_frame, write_frame,
+    Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
 };
 use super::modes::Modes;
 use super::part::{Have, Prefix, copy_of, end_copy, make_directory};
 use super::path::RelPath;
 use super::small::{self, Group, is_small};
-use super::stream::{Content, Moved, Sent, drain, send_content};
+use super::stream::{Moved, Sent, drain, send_content};
 use super::tree::{Source, Tree};
 use super::walk::Walk;
 use super::work::{at_work, in_turn};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
-use cap_fs_ext::FollowSymlinks;
+use difference::Differences;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -183,8 +182,7 @@ impl Service {
             recv: BufReader::new(recv, &session.payer, &pulse),
             pulse: pulse.clone(),
             offers: BTreeMap::new(),
-            basis: None,
-            known: None,
+            differences: Differences::default(),
             modes: Modes::new(false),
             about: Vec::new(),
             session,
@@ -302,20 +300,8 @@ impl Service {
                     false => Reply::Have { held: None, whole: None, there: 0 },
                 })
             }
-            Request::Sums { path } => {
-                let told = tokio::select! {
-                    told = self.sums(&flow.session, path) => told,
-                    error = failure(&mut flow.recv, &flow.pulse) => return Err(error),
-                };
-                match told {
-                    Ok(told) => return flow.tell_sums(told).await,
-                    Err(fault) => Err(fault),
-                }
-            }
-            Request::Known { path, average, sums } => match flow.know(path, average, sums) {
-                Ok(()) => return Ok(()),
-                Err(fault) => return Err(invalid(fault.why)),
-            },
+            Request::Sums { path } => return self.tell_sums(flow, path).await,
+            Request::Known { path, average, sums } => return flow.know(path, average, sums),
             Request::PreserveModes => self.preserve_modes(flow),
             change => match self.writable() {
                 Ok(()) => {
@@ -365,18 +351,6 @@ impl Service {
         let reply = Reply::Have { held: have.held(), whole, there: have.there };
         Ok((target, have, reply))
     }
-
-    /// The pieces of a file that is to be replaced.
-    async fn sums(&self, session: &Session, path: Vec<u8>) -> Result<(Basis, Vec<Sum>), Fault> {
-        self.writable()?;
-        let payer = &session.payer;
-        let place = payer.wait(Resource::Files, 1, 1).await;
-        let (tree, target) = (self.tree.clone(), RelPath::parse(&path)?);
-        let asked = target.clone();
-        let (file, entry) = at_work(payer, move || tree.open_file(&asked, FollowSymlinks::No)).await?;
-        let (file, sums) = sums_of(file, entry.size, &path, payer).await?;
-        Ok((Basis { target, file, bytes: entry.size, place }, sums))
-    }
 }
 
 /// A flow that the client opened.
@@ -387,10 +361,7 @@ struct Flow<S, R> {
     pulse: Arc<Pulse>,
     /// Parts that were offered to the client to go on from.
     offers: BTreeMap<RelPath, (Prefix, Charge)>,
-    /// The file of which the client was told the pieces last.
-    basis: Option<Basis>,
-    /// Pieces that the client has of the file that it asks for next.
-    known: Option<(Vec<u8>, Known)>,
+    differences: Differences,
     modes: Modes,
     /// The path that the request at hand is about.
     about: Vec<u8>,
@@ -398,14 +369,6 @@ struct Flow<S, R> {
     progress: Arc<dyn Progress>,
     /// Small files that have arrived and are not stored yet, with their paths and sizes.
     group: Group<(Vec<u8>, u64)>,
-}
-
-/// A file that is to be replaced, to which the content of its successor may refer.
-struct Basis {
-    target: RelPath,
-    file: File,
-    bytes: u64,
-    place: Charge,
 }
 
 /// Waits until the flow fails, while nothing else is read from it. Data that has arrived hides the
@@ -446,31 +409,6 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
         let Ok(room) = self.session.payer.charge(Resource::Memory, OFFER_BYTES) else { return false };
         self.offers.insert(target, (prefix, room));
         true
-    }
-
-    /// Tells the pieces of a file, and remembers it.
-    async fn tell_sums(&mut self, (basis, sums): (Basis, Vec<Sum>)) -> io::Result<()> {
-        let average = average_of(basis.bytes);
-        self.basis = Some(basis);
-        for sums in sums.chunks(SUMS_PER_FRAME) {
-            self.reply(&Reply::Sums { average, sums: sums.to_vec() }).await?;
-        }
-        self.reply(&Reply::Done).await
-    }
-
-    /// Notes pieces that the client has of the file that it asks for next.
-    fn know(&mut self, path: Vec<u8>, average: u32, sums: Vec<Sum>) -> Result<(), Fault> {
-        let (_, known) = match self.known.take_if(|(of, _)| *of == path) {
-            Some(known) => self.known.insert(known),
-            None => self.known.insert((path, Known::new(average))),
-        };
-        known.add(sums, &self.session.payer)
-    }
-
-    /// The file of which the client was told the pieces, if it is this, and its place.
-    fn basis_of(&mut self, target: &RelPath) -> Option<(File, Charge)> {
-        let basis = self.basis.take_if(|basis| basis.target == *target)?;
-        Some((basis.file, basis.place))
     }
 
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
@@ -555,14 +493,11 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
         let _file = self.place(Resource::Files).await?;
         let session = self.session.clone();
         let payer = &session.payer;
-        let known = self.known.take().filter(|(of, _)| *of == path).map(|(_, known)| known);
+        let known = self.differences.known_of(&path);
         let content = async move {
             let opened = at_work(payer, move || Source::Inside(tree, RelPath::parse(&path)?).open());
             let (file, entry) = opened.await?;
-            let content = content_after(file, entry, held, payer).await?;
-            let known = known.filter(|known| !known.is_empty() && content.from < content.entry.size);
-            let delta = known.and_then(|known| Delta::new(&content.file, known, content.from, payer));
-            Ok(Content { delta: delta.map(Box::new), ..content })
+            Ok(content_after(file, entry, held, payer).await?.by(known, payer))
         };
         let content = tokio::select! {
             content = content => content,

@@ -12,7 +12,7 @@
 
 use super::WriteShared;
 use super::blocks::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block, Blocks};
-use super::delta::{COPY_BYTES_MAX, Delta, Step};
+use super::delta::{COPY_BYTES_MAX, Delta, Known, Step};
 use super::error::{Fault, FaultKind};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
@@ -78,6 +78,15 @@ pub(super) struct Content {
     pub(super) hasher: Hasher,
     /// Its difference from what the receiver has, if one is known.
     pub(super) delta: Option<Box<Delta>>,
+}
+
+impl Content {
+    /// The same content, told by pieces that its receiver has, if that is of use.
+    pub(super) fn by(self, known: Option<Known>, payer: &Payer) -> Content {
+        let known = known.filter(|known| !known.is_empty() && self.from < self.entry.size);
+        let delta = known.and_then(|known| Delta::new(&self.file, known, self.from, payer));
+        Content { delta: delta.map(Box::new), ..self }
+    }
 }
 
 /// Way in which sending ended.
@@ -221,7 +230,7 @@ impl Reading {
         Ok((self, Piece::Data(block)))
     }
 
-    /// The same where the receiver has pieces of the file.
+    /// Reads on where the receiver has pieces of the file.
     fn step_by(mut self, mut delta: Box<Delta>, mut block: Block) -> Result<(Reading, Piece), Fault> {
         let Content { file, entry, hasher, .. } = &mut self.content;
         let most = block.len().saturating_sub(LENGTH_BYTES);
@@ -237,6 +246,7 @@ impl Reading {
             }
             Step::Hole(bytes) => {
                 hash_zeros(hasher, bytes);
+                delta.skip(bytes);
                 (bytes, Piece::Hole(bytes))
             }
             Step::Copy(at, bytes) => {

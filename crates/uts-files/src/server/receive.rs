@@ -63,7 +63,7 @@ impl Service {
         R: AsyncRead + Unpin + Send,
     {
         let target = self.admit(entry)?;
-        let (basis, place) = flow.basis_of(&target).unzip();
+        let (basis, place) = flow.differences.told_of(&target).unzip();
         let offered = flow.offers.remove(&target);
         let prefix = match (from.unwrap_or(0), offered) {
             (0, _) => None,

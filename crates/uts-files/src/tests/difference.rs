@@ -2,7 +2,7 @@
 
 use super::*;
 use batch::Conversation;
-use message::{Entry, Kind, Mtime, Reply, Request, Sum, read_frame, write_frame};
+use message::{Kind, Reply, Request, Sum, read_frame, write_frame};
 use tokio::io::AsyncWriteExt;
 
 const BYTES: usize = 4_000_000;
@@ -93,10 +93,6 @@ async fn an_unfinished_copy_goes_on_by_what_differs() {
     assert!(fs::read(rig.remote.join("f")).unwrap() == new);
 }
 
-fn entry(size: u64) -> Entry {
-    Entry { path: b"f".to_vec(), kind: Kind::File, size, mtime: Mtime::default(), mode: 0o644 }
-}
-
 /// The server's answer to content that refers to its file.
 async fn answer_to(rig: &Rig, asks: bool, at: u64, bytes: u32) -> Option<Reply> {
     let (flows, server) = rig.connect();
@@ -108,7 +104,9 @@ async fn answer_to(rig: &Rig, asks: bool, at: u64, bytes: u32) -> Option<Reply> 
             reply = read_frame(&mut flow.recv).await.unwrap().unwrap();
         }
     }
-    write_frame(&mut flow.send, &Request::Put { entry: entry(300_000), from: 0 }).await.unwrap();
+    write_frame(&mut flow.send, &Request::Put { entry: entry(b"f", Kind::File, 300_000), from: 0 })
+        .await
+        .unwrap();
     flow.send.write_u32(stream::COPY).await.unwrap();
     flow.send.write_u64(at).await.unwrap();
     flow.send.write_u32(bytes).await.unwrap();

@@ -1,13 +1,9 @@
 //! Servers that have more to say than a client can hold, and other than they said.
 
 use super::*;
-use message::{Entry, Kind, Mtime, Reply, Request, read_frame, write_frame};
+use message::{Entry, Kind, Reply, Request, read_frame, write_frame};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-fn entry(path: &[u8], kind: Kind, size: u64) -> Entry {
-    Entry { path: path.to_vec(), kind, size, mtime: Mtime::default(), mode: 0o644 }
-}
 
 /// Entry by its number; `None` ends the listing.
 type Listed = fn(u64) -> Option<Result<Entry, Fault>>;

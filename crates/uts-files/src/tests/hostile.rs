@@ -1,12 +1,8 @@
 //! Peers that do not keep to the protocol, or mean harm.
 
 use super::*;
-use message::{Entry, Held, Kind, MAGIC, Mtime, Reply, Request, VERSION, read_frame, write_frame};
+use message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, read_frame, write_frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
-
-fn entry(path: &[u8], kind: Kind, size: u64) -> Entry {
-    Entry { path: path.to_vec(), kind, size, mtime: Mtime::default(), mode: 0o644 }
-}
 
 /// Replies of a server to these bytes, until it ends the flow.
 async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {

@@ -105,6 +105,11 @@ fn at(path: &str) -> ServerPath {
     ServerPath::from_user(path.as_bytes()).unwrap()
 }
 
+/// A file or whatever else, as a peer tells of it.
+fn entry(path: &[u8], kind: message::Kind, size: u64) -> message::Entry {
+    message::Entry { path: path.to_vec(), kind, size, mtime: message::Mtime::default(), mode: 0o644 }
+}
+
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut data = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(seed).fill(&mut data[..]);

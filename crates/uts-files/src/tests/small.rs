@@ -1,17 +1,11 @@
 //! Many small files, which are stored together.
 
 use super::*;
-use message::{Entry, Kind, Mtime, Reply, Request};
+use message::{Kind, Reply, Request};
 
 /// Sends a file's content as the protocol has it.
 async fn put_small<F: Flows>(flow: &mut batch::Conversation<F>, path: &str, data: &[u8]) {
-    let entry = Entry {
-        path: path.into(),
-        kind: Kind::File,
-        size: data.len() as u64,
-        mtime: Mtime::default(),
-        mode: 0o644,
-    };
+    let entry = entry(path.as_bytes(), Kind::File, data.len() as u64);
     message::write_frame(&mut flow.send, &Request::Put { entry, from: 0 }).await.unwrap();
     let length = (data.len() as u32).to_be_bytes();
     let chunk = if data.is_empty() { Vec::new() } else { [&length[..], data].concat() };
@@ -122,8 +116,7 @@ async fn a_cut_leaves_whole_files_and_nothing_else() {
     let (flows, server) = rig.connect();
     let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
     put_small(&mut flow, "whole", b"all of it").await;
-    let entry =
-        Entry { path: b"cut".to_vec(), kind: Kind::File, size: 100, mtime: Mtime::default(), mode: 0o644 };
+    let entry = entry(b"cut", Kind::File, 100);
     message::write_frame(&mut flow.send, &Request::Put { entry, from: 0 }).await.unwrap();
     flow.send.write_all(&[&100u32.to_be_bytes()[..], &[1; 50]].concat()).await.unwrap();
     flow.send.flush().await.unwrap();
@@ -141,8 +134,7 @@ async fn content_that_is_not_as_announced_is_refused() {
     let rig = Rig::new();
     let (flows, _server) = rig.connect();
     let mut flow = batch::Conversation::open(&flows, &blocks::tests::payer()).await.unwrap();
-    let entry =
-        |size| Entry { path: b"f".to_vec(), kind: Kind::File, size, mtime: Mtime::default(), mode: 0o644 };
+    let entry = |size| entry(b"f", Kind::File, size);
     let hash = blake3::hash(b"some");
     let whole = [&4u32.to_be_bytes()[..], b"some", &[0; 4]].concat();
     let hole = [&(u32::MAX - 1).to_be_bytes()[..], &1_000_000u64.to_be_bytes()].concat();
