@@ -44,6 +44,45 @@ pub(super) struct Begun {
     pub region: watch::Receiver<Parts>,
 }
 
+/// Memory while bytes are placed in it.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    pub memory: BytesMut,
+    /// Bytes that were placed.
+    pub placed: u64,
+    /// Bytes of these that were copied twice.
+    pub held: u64,
+}
+
+impl Filling {
+    /// Memory in which nothing is placed yet.
+    pub fn new(memory: BytesMut) -> Self {
+        Filling { memory, placed: 0, held: 0 }
+    }
+
+    /// See [`Memory::place`].
+    pub fn place(&mut self, at: usize, bytes: &[u8], was_held: bool) {
+        if let Some(place) = self.memory.get_mut(at..at.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+            self.placed += bytes.len() as u64;
+            self.held += if was_held { bytes.len() as u64 } else { 0 };
+        }
+    }
+
+    /// True if all of it is placed.
+    pub fn is_whole(&self) -> bool {
+        self.placed == self.memory.len() as u64
+    }
+}
+
+impl Begun {
+    /// Ends the move, for which no more bytes come: it is kept if all of it has come.
+    pub fn settle(mut self) -> Result<(), MoveRefusal> {
+        let whole = self.stretch.try_recv().ok().filter(|stretch| stretch.filling.is_whole());
+        whole.map(Stretch::keep).ok_or(MoveRefusal::Incomplete)
+    }
+}
+
 /// The parts of a region: together they are all of it, but for what is being moved.
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -56,6 +95,22 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// Memory of which nothing is moved yet.
+    fn new(memory: BytesMut) -> Self {
+        let bytes = memory.len() as u64;
+        let free = if bytes > 0 { BTreeMap::from([(0, memory)]) } else { BTreeMap::new() };
+        let moved = BTreeMap::new();
+        Parts { bytes, free, moved, moved_bytes: 0, held_bytes: 0, is_withdrawn: false }
+    }
+
+    /// Takes all that was moved, as one piece of memory if that is all of the region.
+    fn take_moved(&mut self) -> BytesMut {
+        let mut pieces = core::mem::take(&mut self.moved).into_values();
+        let mut memory = pieces.next().unwrap_or_default();
+        pieces.for_each(|piece| memory.unsplit(piece));
+        memory
+    }
+
     /// Takes a stretch out of what is free.
     fn take(&mut self, offset: u64, bytes: u64) -> Result<BytesMut, MoveRefusal> {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
@@ -96,20 +151,13 @@ impl Parts {
 pub(super) struct Stretch {
     region: Arc<watch::Sender<Parts>>,
     offset: u64,
-    piece: BytesMut,
-    placed: u64,
-    held: u64,
+    filling: Filling,
 }
 
 impl Stretch {
-    /// True if all of its bytes have come.
-    pub fn is_whole(&self) -> bool {
-        self.placed == self.piece.len() as u64
-    }
-
     /// The move is in order: what it has brought stays as it is.
-    pub fn keep(mut self) {
-        let (piece, offset) = (core::mem::take(&mut self.piece), self.offset);
+    fn keep(mut self) {
+        let (piece, offset) = (core::mem::take(&mut self.filling.memory), self.offset);
         if !piece.is_empty() {
             self.region.send_modify(|parts| {
                 parts.moved_bytes += piece.len() as u64;
@@ -121,9 +169,9 @@ impl Stretch {
 
 impl Drop for Stretch {
     fn drop(&mut self) {
-        let piece = core::mem::take(&mut self.piece);
+        let Filling { memory: piece, held, .. } = core::mem::take(&mut self.filling);
         self.region.send_modify(|parts| {
-            parts.held_bytes += self.held;
+            parts.held_bytes += held;
             if !piece.is_empty() {
                 parts.give_back(self.offset, piece);
             }
@@ -140,15 +188,12 @@ pub(super) struct Claim {
 
 impl Memory for Claim {
     fn bytes(&self) -> usize {
-        self.stretch.as_ref().map_or(0, |stretch| stretch.piece.len())
+        self.stretch.as_ref().map_or(0, |stretch| stretch.filling.memory.len())
     }
 
     fn place(&mut self, at: usize, bytes: &[u8], was_held: bool) {
-        let Some(stretch) = &mut self.stretch else { return };
-        if let Some(place) = stretch.piece.get_mut(at..at.saturating_add(bytes.len())) {
-            place.copy_from_slice(bytes);
-            stretch.placed += bytes.len() as u64;
-            stretch.held += if was_held { bytes.len() as u64 } else { 0 };
+        if let Some(stretch) = &mut self.stretch {
+            stretch.filling.place(at, bytes, was_held);
         }
     }
 }
@@ -176,7 +221,7 @@ impl Table {
         let (piece, offset) = (taken?, header.offset);
         let (done, stretch) = oneshot::channel();
         let begun = Begun { head_bytes: 0, stretch, region: region.subscribe() };
-        let stretch = Some(Stretch { region, offset, piece, placed: 0, held: 0 });
+        let stretch = Some(Stretch { region, offset, filling: Filling::new(piece) });
         Ok((Claim { stretch, done: Some(done) }, begun))
     }
 
@@ -226,11 +271,7 @@ impl Moves {
 
     /// Names memory that the peer may move bytes into: all of its length, each byte once.
     pub fn name(&self, memory: BytesMut) -> Region {
-        let (tag, bytes) = (self.next(), memory.len() as u64);
-        let free = if bytes > 0 { BTreeMap::from([(0, memory)]) } else { BTreeMap::new() };
-        let moved = BTreeMap::new();
-        let parts = Parts { bytes, free, moved, moved_bytes: 0, held_bytes: 0, is_withdrawn: false };
-        let parts = Arc::new(watch::Sender::new(parts));
+        let (tag, parts) = (self.next(), Arc::new(watch::Sender::new(Parts::new(memory))));
         self.table.lock().regions.insert(tag.0, parts.clone());
         Region { tag, parts, moves: self.clone() }
     }
@@ -285,11 +326,8 @@ impl Region {
             _ = parts.wait_for(|parts| parts.moved_bytes == parts.bytes) => {}
             reason = self.moves.connection.closed() => return Err(reason),
         }
-        let mut all = BTreeMap::new();
-        self.parts.send_modify(|parts| all = core::mem::take(&mut parts.moved));
-        let mut pieces = all.into_values();
-        let mut memory = pieces.next().unwrap_or_default();
-        pieces.for_each(|piece| memory.unsplit(piece));
+        let mut memory = BytesMut::new();
+        self.parts.send_modify(|parts| memory = parts.take_moved());
         Ok(memory)
     }
 }
@@ -333,16 +371,13 @@ mod tests {
 
     fn table(bytes: usize) -> (Table, Arc<watch::Sender<Parts>>) {
         let table = Table::default();
-        let (free, moved) = (BTreeMap::from([(0, BytesMut::zeroed(bytes))]), BTreeMap::new());
-        let bytes = bytes as u64;
-        let parts = Parts { bytes, free, moved, moved_bytes: 0, held_bytes: 0, is_withdrawn: false };
-        let parts = Arc::new(watch::Sender::new(parts));
+        let parts = Arc::new(watch::Sender::new(Parts::new(BytesMut::zeroed(bytes))));
         table.lock().regions.insert(0, parts.clone());
         (table, parts)
     }
 
-    /// Whatever is claimed, given back and filled in whatever order: nothing is given to two at
-    /// once, nothing is lost, and the memory stays where it was.
+    /// Nothing is given to two at once, nothing is lost, and the memory stays where it was, in
+    /// whatever order stretches are claimed, filled and given back.
     #[test]
     fn stretches_are_given_to_one_and_come_back_without_a_copy() {
         use rand::{RngExt, SeedableRng};
@@ -376,7 +411,7 @@ mod tests {
                     claim.place(0, &vec![1; filled], false);
                     drop(claim);
                     let stretch = begun.stretch.try_recv().expect("nobody else has it");
-                    let (offset, is_kept) = (stretch.offset as usize, stretch.is_whole());
+                    let (offset, is_kept) = (stretch.offset as usize, stretch.filling.is_whole());
                     assert_eq!(is_kept, filled == bytes, "seed {seed}, step {step}");
                     if is_kept {
                         stretch.keep();
@@ -395,11 +430,8 @@ mod tests {
             let moved = parts.borrow().moved.clone();
             assert_eq!(parts.borrow().moved_bytes, 1000, "seed {seed}");
             assert_eq!(moved.values().flatten().filter(|byte| **byte == 1).count(), 1000, "seed {seed}");
-            let mut all = BTreeMap::new();
-            parts.send_modify(|parts| all = core::mem::take(&mut parts.moved));
-            let mut pieces = all.into_values();
-            let mut memory = pieces.next().expect("a piece");
-            pieces.for_each(|piece| memory.unsplit(piece));
+            let mut memory = BytesMut::new();
+            parts.send_modify(|parts| memory = parts.take_moved());
             assert_eq!((memory.as_ptr(), memory.len()), (begin, 1000), "seed {seed}");
         }
     }
@@ -411,7 +443,7 @@ mod tests {
         claim.place(2, &[1; 3], false);
         claim.place(usize::MAX, &[1], false);
         drop(claim);
-        assert!(!begun.stretch.try_recv().expect("it is back").is_whole());
+        assert!(!begun.stretch.try_recv().expect("it is back").filling.is_whole());
         assert_eq!(parts.borrow().free[&0][..], [0; 10]);
         let far = table.claim(&header(u64::MAX, 2)).map(drop);
         assert_eq!(far, Err(MoveRefusal::OutOfRange));

@@ -1,5 +1,6 @@
 //! The end that moves bytes into memory of its peer's, or out of it.
 
+use super::memory::Filling;
 use super::wire::{Header, Operation};
 use super::{MoveRefusal, Repeats, Tag};
 use crate::connection::Connection;
@@ -11,8 +12,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use uts_engine::{CloseReason, FlowError, FlowOptions, Memory};
 
-/// Most that is read of an answer at once.
-const READ_BYTES: usize = 64 << 10;
+/// Most that is read of a flow at once.
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// Terms of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub async fn move_to(
         let (send, mut recv) = open(connection, options.repeats).await?.split();
         let mut send = Unsettled(Some(send));
         // Why it takes no more, the answer says.
-        match write(send.half(), &header, bytes).await {
+        match write(send.half(), header.emit().into(), bytes).await {
             Ok(()) | Err(WriteError::Stopped(_)) => {}
             Err(WriteError::Closed(reason)) => return Err(MoveError::Lost(reason)),
             Err(WriteError::Refused(why)) => {
@@ -139,14 +140,14 @@ pub async fn move_from(
     within(options.deadline, async {
         let (mut send, mut recv) = open(connection, Repeats::AsConnection).await?.split();
         let (back, mut given_back) = oneshot::channel();
-        let target = Target { memory, placed: 0, held: 0, back: Some(back) };
+        let target = Target { filling: Filling::new(memory), back: Some(back) };
         // Behind the byte that says how it ends.
         if len > 0 {
             recv.place_in(1, Box::new(target));
         } else {
             drop(target);
         }
-        match write(&mut send, &header, Bytes::new()).await {
+        match write(&mut send, header.emit().into(), Bytes::new()).await {
             Ok(()) | Err(WriteError::Stopped(_)) => {}
             Err(WriteError::Closed(reason)) => return Err(MoveError::Lost(reason)),
             Err(other) => return Err(MoveError::Breach(other.to_string())),
@@ -154,12 +155,12 @@ pub async fn move_from(
         let outcome = outcome(&mut recv).await?;
         refused(&header, outcome)?;
         end_of(&mut recv).await?;
-        let (memory, placed, held) =
+        let filled =
             given_back.try_recv().map_err(|_| MoveError::Breach("the memory is still in use".to_owned()))?;
-        if placed < len {
-            return Err(MoveError::Breach(format!("{placed} bytes of {len} have come")));
+        if !filled.is_whole() {
+            return Err(MoveError::Breach(format!("{} bytes of {len} have come", filled.placed)));
         }
-        Ok((memory, Moved { bytes: len, held_bytes: held }))
+        Ok((filled.memory, Moved { bytes: len, held_bytes: filled.held }))
     })
     .await
 }
@@ -205,17 +206,15 @@ async fn open(connection: &Connection, repeats: Repeats) -> Result<crate::flow::
     })
 }
 
-/// Writes a header and what follows it, and ends the half. The bytes are not copied.
-async fn write(send: &mut SendFlow, header: &Header, bytes: Bytes) -> Result<(), WriteError> {
-    let mut head = Vec::new();
-    header.emit(&mut head);
+/// Writes the begin of a half and what follows it, and ends it. The bytes are not copied.
+pub(super) async fn write(send: &mut SendFlow, head: Bytes, bytes: Bytes) -> Result<(), WriteError> {
     let is_all = bytes.is_empty();
-    write_all(send, head.into(), is_all).await?;
+    write_all(send, head, is_all).await?;
     if is_all { Ok(()) } else { write_all(send, bytes, true).await }
 }
 
 /// Writes bytes, which are not copied; `ends` = the half ends behind them.
-pub(super) async fn write_all(send: &mut SendFlow, mut bytes: Bytes, ends: bool) -> Result<(), WriteError> {
+async fn write_all(send: &mut SendFlow, mut bytes: Bytes, ends: bool) -> Result<(), WriteError> {
     while !bytes.is_empty() {
         let taken = poll_fn(|cx| send.poll_write_bytes(cx, &bytes, ends)).await?;
         bytes = bytes.split_off(taken);
@@ -254,23 +253,17 @@ async fn end_of(recv: &mut RecvFlow) -> Result<(), MoveError> {
 /// Memory that bytes are moved into from the peer's.
 #[derive(Debug)]
 struct Target {
-    memory: BytesMut,
-    placed: u64,
-    held: u64,
-    back: Option<oneshot::Sender<(BytesMut, u64, u64)>>,
+    filling: Filling,
+    back: Option<oneshot::Sender<Filling>>,
 }
 
 impl Memory for Target {
     fn bytes(&self) -> usize {
-        self.memory.len()
+        self.filling.memory.len()
     }
 
     fn place(&mut self, at: usize, bytes: &[u8], was_held: bool) {
-        if let Some(place) = self.memory.get_mut(at..at.saturating_add(bytes.len())) {
-            place.copy_from_slice(bytes);
-            self.placed += bytes.len() as u64;
-            self.held += if was_held { bytes.len() as u64 } else { 0 };
-        }
+        self.filling.place(at, bytes, was_held);
     }
 }
 
@@ -278,7 +271,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         if let Some(back) = self.back.take() {
             // Nobody wants it where the move was given up.
-            let _ = back.send((core::mem::take(&mut self.memory), self.placed, self.held));
+            let _ = back.send(core::mem::take(&mut self.filling));
         }
     }
 }

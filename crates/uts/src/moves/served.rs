@@ -1,8 +1,8 @@
 //! The end that has named memory.
 
 use super::MoveRefusal;
-use super::memory::{Begun, Claim, Moves, Parts, Stretch};
-use super::mover::write_all;
+use super::memory::{Begun, Claim, Moves, Parts};
+use super::mover::{READ_BYTES, write};
 use super::wire::{HEADER_BYTES_MAX, Header, Operation, code, outcome_byte};
 use crate::flow::{Chunk, Flow, RecvFlow, SendFlow};
 use bytes::Bytes;
@@ -14,8 +14,6 @@ use uts_engine::Memory as _;
 
 /// Time for a header to be whole. (B-5)
 const HEADER_TIME: Duration = Duration::from_secs(20);
-/// Most that is read at once.
-const READ_BYTES: usize = 64 << 10;
 
 /// An end of a move that is not in order.
 enum Stop {
@@ -33,7 +31,7 @@ impl From<crate::flow::ReadError> for Stop {
 
 impl Moves {
     /// Serves the moves of the peer, which are all flows that it opens, until the connection ends.
-    /// Who serves other flows as well accepts them, and gives those that are moves to
+    /// A program that serves other flows as well accepts them, and gives those that are moves to
     /// [`Moves::serve_flow`].
     pub async fn serve(self) {
         let mut moves = JoinSet::new();
@@ -68,10 +66,7 @@ impl Moves {
         };
         // B-4. A peer that does not take it has given the move up.
         let said = Bytes::copy_from_slice(&[outcome_byte(outcome)]);
-        let is_all = bytes.is_empty();
-        if write_all(&mut send, said, is_all).await.is_ok() && !is_all {
-            let _ = write_all(&mut send, bytes, true).await;
-        }
+        let _ = write(&mut send, said, bytes).await;
     }
 
     /// Carries out a move that was not given memory as it began: one out of memory, one that is
@@ -127,8 +122,7 @@ async fn take_placed(recv: &mut RecvFlow, mut begun: Begun, mut read: usize) -> 
     // All that is read is the header.
     while read <= begun.head_bytes {
         let Some(bytes) = next(recv, &mut begun.region).await? else {
-            let whole = begun.stretch.try_recv().ok().filter(Stretch::is_whole);
-            return whole.map(Stretch::keep).ok_or(Stop::Refused(MoveRefusal::Incomplete));
+            return begun.settle().map_err(Stop::Refused);
         };
         read += bytes.len();
     }
@@ -147,8 +141,7 @@ async fn take_held(recv: &mut RecvFlow, mut claim: Claim, mut begun: Begun, rest
         next_bytes = next(recv, &mut begun.region).await?;
     }
     drop(claim);
-    let whole = begun.stretch.try_recv().ok().filter(Stretch::is_whole);
-    whole.map(Stretch::keep).ok_or(Stop::Refused(MoveRefusal::Incomplete))
+    begun.settle().map_err(Stop::Refused)
 }
 
 /// Waits for the next bytes of a move into memory; `None` at its end.

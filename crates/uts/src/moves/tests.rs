@@ -246,8 +246,8 @@ async fn an_end_that_is_gone_is_told_to_both() {
     ends.serving.await.expect("it ends with the connection");
 }
 
-/// Whatever a peer says in place of a move, it is refused, nothing is written beyond what it said,
-/// and the connection goes on.
+/// A peer that says anything else in place of a move is refused. Nothing is written beyond what it
+/// said, and the connection goes on.
 #[tokio::test(start_paused = true)]
 async fn what_is_no_move_is_refused() {
     use MoveRefusal as R;

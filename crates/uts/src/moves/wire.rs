@@ -42,11 +42,11 @@ pub(super) struct Header {
 pub(super) struct Breach(pub String);
 
 impl Header {
-    /// Writes it. (B-2)
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[VERSION, u8::from(self.operation == Operation::From)]);
+    /// The bytes that a move begins with. (B-2)
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.operation == Operation::From)];
         for number in [self.tag.0, self.offset, self.bytes] {
-            put_varint(out, number);
+            put_varint(&mut out, number);
         }
         if self.operation == Operation::From {
             let (strategy, unit) = match self.repeats {
@@ -54,8 +54,9 @@ impl Header {
                 Repeats::Blasts { strategy, kibibytes } => (strategy.number(), kibibytes.unwrap_or(0)),
             };
             out.push(strategy);
-            put_varint(out, unit.into());
+            put_varint(&mut out, unit.into());
         }
+        out
     }
 
     /// Reads it off the front, once it is whole; says how long it is.
@@ -120,8 +121,7 @@ mod tests {
                 None => Repeats::AsConnection,
             };
             let header = Header { operation, tag: Tag(tag), offset, bytes, repeats };
-            let mut out = Vec::new();
-            header.emit(&mut out);
+            let mut out = header.emit();
             prop_assert!(out.len() <= HEADER_BYTES_MAX);
             for end in 0..out.len() {
                 prop_assert_eq!(Header::parse(&out[..end]), Ok(None));
