@@ -3,7 +3,6 @@
 //! A request is a line of JSON ([`Request`]), the answer another: an object with `error`, or with
 //! what was asked for.
 
-use crate::cmd::serve::TAKE_OVER;
 use crate::tunnel::forward;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +17,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use uts::printable::words;
+
+/// Request of a program that wants to take the port of a server over. It is answered by the server
+/// itself, with descriptors.
+pub const TAKE_OVER: &str = r#"{"do":"take-over"}"#;
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -116,7 +119,7 @@ impl Control {
         self.serve_with(board, None).await;
     }
 
-    /// The same; who wants to take over is handed to `successors`.
+    /// Answers requests, and hands programs that want to take over to `successors`.
     pub async fn serve_with(self, board: Arc<impl Controlled>, successors: Option<mpsc::Sender<UnixStream>>) {
         let room = Arc::new(Semaphore::new(ASKING_MAX));
         let own = rustix::process::geteuid().as_raw();

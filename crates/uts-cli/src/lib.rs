@@ -24,6 +24,7 @@ mod testing;
 pub mod tunnel;
 mod udp;
 mod ui;
+mod waits;
 
 use args::{Args, Command};
 use cmd::Failure;

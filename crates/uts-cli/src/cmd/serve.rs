@@ -48,7 +48,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-pub use succession::TAKE_OVER;
 use succession::{Before, Step, Succession, Taking};
 use tokio::sync::mpsc;
 use tokio::sync::watch::{self as state, Receiver};

@@ -20,7 +20,7 @@ pub struct Waiting {
     pub message: Bytes,
     /// When it was made, as far as that can be told here.
     pub made: Instant,
-    /// The same by the clock of its sender.
+    /// Its media time: when it was made by the clock of its sender.
     pub media: MediaTime,
 }
 

@@ -61,7 +61,7 @@ mod tests {
         Timing { media: MediaTime::from_micros(media_us), delay: ms(1), age, is_late: false }
     }
 
-    /// However late each comes, and however wrong the guess of its age is: differences stay.
+    /// Differences stay, however late each comes and however wrong the guess of its age is.
     #[tokio::test(start_paused = true)]
     async fn times_of_a_sender_keep_their_distances() {
         let zero = Instant::now();

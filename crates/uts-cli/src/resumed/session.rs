@@ -5,6 +5,7 @@ use super::memory::Memory;
 use super::wire::{Frame, How, Welcome, put_ask, put_here, put_taken, read_frame};
 use super::{Carrier, Sending};
 use crate::stream::{Refused, answer};
+use crate::waits::until;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use uts_ledger::Payer;
 
 /// Bytes that are read of an application at once, while much comes, and else.
@@ -332,15 +333,9 @@ impl Session {
     ) -> Result<(), Lost> {
         let mut current: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>> = None;
         let mut number = 0;
-        let until = || Instant::now().checked_add(silence);
-        let mut ends_at = until();
+        let from_now = || Instant::now().checked_add(silence);
+        let mut ends_at = from_now();
         loop {
-            let silent = async {
-                match ends_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 Some(offer) = offers.recv() => {
@@ -370,7 +365,7 @@ impl Session {
                     if self.memory().is_over() {
                         return Ok(());
                     }
-                    ends_at = until();
+                    ends_at = from_now();
                     told(News::Ended);
                 }
                 () = self.stall.notified(), if current.is_some() => {
@@ -382,7 +377,7 @@ impl Session {
                     }
                 }
                 // T-15
-                () = silent, if current.is_none() => {
+                () = until(ends_at), if current.is_none() => {
                     let silent = uts_units::show::span(silence);
                     return Err(Lost(format!("no way to the other end for {silent}")));
                 }
@@ -506,15 +501,9 @@ impl Session {
                 return send.shutdown().await;
             }
             out.shrink_to(CHUNK_BYTES_MIN);
-            let tell = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = self.work.notified() => {}
-                () = tell => {}
+                () = until(due) => {}
             }
         }
     }

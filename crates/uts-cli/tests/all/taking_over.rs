@@ -190,7 +190,7 @@ fn the_time_of_clients_after_a_takeover_is_limited() {
     leaves(second);
 }
 
-/// What does not fit is refused before anything has changed.
+/// Options that do not fit are refused before anything has changed.
 #[test]
 fn a_port_that_is_not_meant_is_not_taken_over() {
     let place = Place::new();

@@ -112,7 +112,7 @@ impl Metered {
         Ok(Metered { told: Some(told) })
     }
 
-    /// The same, of a program without figures.
+    /// Refuses figures, of which this program has none.
     #[cfg(not(feature = "metrics"))]
     async fn begin(
         args: &ServeArgs,

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::time::Duration;
 use uts::Pulse;
 
-/// A time of the watchdog has this many signs of life: one that is late is none yet.
+/// Signs of life in a time of the watchdog. sd_watchdog_enabled(3) wants two; one more, so that one
+/// may be late.
 const BEATS_PER_PERIOD: u32 = 3;
 
 /// Way to the service manager.

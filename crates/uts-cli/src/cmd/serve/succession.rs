@@ -10,6 +10,8 @@
 //!    its port back. [`PASSED`]: a third process has it. [`END`]: whoever ends the newcomer ends
 //!    the server, too.
 
+use crate::control::TAKE_OVER;
+use crate::waits::until;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -26,12 +28,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interes
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, interval, sleep_until, timeout};
+use tokio::time::{Instant, Interval, interval, timeout};
 use uts::printable::words;
 use uts::{Handover, TakenOver, WORKERS_MAX};
-
-/// Request for the port.
-pub const TAKE_OVER: &str = r#"{"do":"take-over"}"#;
 
 /// Words of the two.
 const GO: &str = "go";
@@ -39,16 +38,16 @@ const YOURS: &str = "yours";
 const PASSED: &str = "passed";
 const END: &str = "end";
 
-/// Time that a newcomer has until it is ready: it looks at what it serves.
+/// Time that a newcomer has until it is ready. Chosen: it counts the files that it serves.
 const READY_MAX: Duration = Duration::from_secs(120);
 
-/// Time that each waits for a word of the other that is due at once.
+/// Time that each waits for a word of the other that is due at once. Chosen: a busy host.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time between two looks at who is still there.
+/// Time between two looks at who is still there. Chosen: people see no delay.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The longest line of the other, in bytes.
+/// The longest line of the other, in bytes: an [`Offer`] has a tenth of that.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// Most descriptors: two for each worker.
@@ -115,17 +114,12 @@ impl Succession {
             State::Serving | State::Offered => None,
         };
         let over = since.and_then(|since| since.checked_add(self.drain));
-        let deadline = async {
-            match over {
-                Some(over) => sleep_until(over).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             Some(step) = self.steps.1.recv() => step,
-            () = deadline => {
-                Step::Over(format!("another process serves, and the time of {} is over (--drain)", uts_units::show::time(self.drain)))
+            () = until(over) => {
+                let drain = uts_units::show::time(self.drain);
+                Step::Over(format!("another process serves, and the time of {drain} is over (--drain)"))
             }
             Some(stream) = self.asks.recv() => Step::Asked(stream),
             _ = self.looks.tick(), if since.is_some() => Step::Look,

@@ -172,6 +172,11 @@ impl View {
     }
 }
 
+/// The sentence about an exchange, if there was one.
+fn exchange(last: &Value) -> Option<String> {
+    sentence(last).map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX))
+}
+
 /// A client of a server.
 fn client(client: &Value) -> Entry {
     let streams = all(&client["carried"]).count();
@@ -191,7 +196,7 @@ fn client(client: &Value) -> Entry {
         rtt_ms: client["rtt_ms"].as_f64(),
         loss: client["loss"].as_f64(),
         profile: text(&client["profile"]),
-        sentence: sentence(&client["last_exchange"]).map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX)),
+        sentence: exchange(&client["last_exchange"]),
         detail: std::iter::once(printable::line(&key, TEXT_CHARS_MAX)).chain(carried).collect(),
         ..Entry::default()
     }
@@ -227,8 +232,7 @@ fn media(list: &Value) -> Entry {
         rtt_ms: connection["rtt_ms"].as_f64(),
         loss: connection["loss"].as_f64(),
         profile: text(&connection[if is_sender { "profile_out" } else { "profile_in" }]),
-        sentence: sentence(&connection["last_exchange"])
-            .map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX)),
+        sentence: exchange(&connection["last_exchange"]),
         detail: vec![crate::media::board::words(media)],
         ..Entry::default()
     }
@@ -245,8 +249,7 @@ fn stream(carried: &Value, connection: &Value) -> Entry {
         rtt_ms: connection["rtt_ms"].as_f64(),
         loss: connection["loss"].as_f64(),
         profile: text(&carried["profile_out"]),
-        sentence: sentence(&connection["last_exchange"])
-            .map(|line| printable::line(&line, 4 * TEXT_CHARS_MAX)),
+        sentence: exchange(&connection["last_exchange"]),
         detail: vec![format!("of {}", text(&carried["forward"]))],
         ..Entry::default()
     }
