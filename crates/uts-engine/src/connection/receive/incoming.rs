@@ -398,14 +398,22 @@ impl Ways {
         Ok(is_wanted.then_some(Placement { counts, repeats }))
     }
 
+    /// Takes in data that follows on what has arrived of a flow in its place; false of other data.
+    fn takes_next(&mut self, at: &Arrived, data: &frame::Data<'_>) -> Result<bool, CloseReason> {
+        if !self.on_next_bytes(at.stack, data) {
+            return Ok(false);
+        }
+        self.keeps_to_credit()?;
+        self.consumed_if_tagged(at.now, data.flow);
+        Ok(true)
+    }
+
     pub(in crate::connection) fn on_data(
         &mut self,
         at: &Arrived,
         data: &frame::Data<'_>,
     ) -> Result<(), CloseReason> {
-        if self.on_next_bytes(at.stack, data) {
-            self.keeps_to_credit()?;
-            self.consumed_if_tagged(at.now, data.flow);
+        if self.takes_next(at, data)? {
             return Ok(());
         }
         let Some(placed) = self.place(at.stack, data.flow)? else {
@@ -416,9 +424,7 @@ impl Ways {
             self.find_memory(data);
         }
         // The first of a flow found it not yet in its place.
-        if self.on_next_bytes(at.stack, data) {
-            self.keeps_to_credit()?;
-            self.consumed_if_tagged(at.now, data.flow);
+        if self.takes_next(at, data)? {
             return Ok(());
         }
         self.insert_data(at, placed, data, None)

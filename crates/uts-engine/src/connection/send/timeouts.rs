@@ -138,7 +138,7 @@ impl Outbound {
         self.set_departure();
     }
 
-    /// Where what left last put no time-out off, the next counts from now.
+    /// Counts the next time-out from now, if the packet that left last put none off.
     fn time_anew(&mut self, now: Time) {
         if self.timed_from < self.ledger.last_eliciting_at() {
             self.timed_from = now;
