@@ -257,7 +257,7 @@ impl Listener {
     /// way. Until then nothing has changed.
     ///
     /// # Errors
-    /// Those of the system, or the endpoint has ended.
+    /// Errors of the system, or the endpoint has ended.
     #[cfg(unix)]
     pub async fn hand_over(&self) -> io::Result<(Handover, TakenOver)> {
         succession::hand_over(&self.workers).await

@@ -322,12 +322,6 @@ pub struct Pulse {
     workers: Vec<Weak<Shared>>,
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({})", self.local_addr())
-    }
-}
-
 impl Pulse {
     pub(crate) fn of(workers: &[Arc<Shared>]) -> Self {
         Pulse { workers: workers.iter().map(Arc::downgrade).collect() }

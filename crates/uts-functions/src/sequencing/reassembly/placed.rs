@@ -55,7 +55,7 @@ impl Reassembly {
     }
 
     /// Hands what is held of the bytes of these positions to `put`, as if it had been handed over.
-    /// What has the form of a presentation mechanism stays: it is not what is meant.
+    /// Bytes in the form of a presentation mechanism stay: they are not what is meant.
     pub fn place_held(&mut self, range: Range<u64>, mut put: impl FnMut(u64, &[u8])) {
         self.end_run();
         let before = self.pieces.range(..range.start).next_back().map(|(start, _)| *start);

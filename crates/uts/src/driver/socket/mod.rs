@@ -156,10 +156,10 @@ impl Socket {
         self.state.max_gso_segments().max(1)
     }
 
-    /// The same socket once more, for another process.
+    /// A second handle of the socket, for another process.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     #[cfg(unix)]
     pub fn share(&self) -> io::Result<OwnSocket> {
         self.io.plain().try_clone().map(Into::into)
