@@ -439,9 +439,7 @@ async fn serve_client<L: Link>(
     };
     telling.abort();
     // T-16: what outlives a connection outlives its loss, and no end that was wanted.
-    if served.is_err() || !resumed::is_lost(&link) {
-        live.end_all(ENDED_WITH_IT);
-    }
+    let ends_all = served.is_err() || !resumed::is_lost(&link);
     if served.is_ok() && !matches!(offered, Offered::Perf(_)) {
         meter.sample();
     }
@@ -455,6 +453,9 @@ async fn serve_client<L: Link>(
     ui.record(&Record { bytes, lasted, line: &why, ..gone });
     let (code, said) = served.map_or_else(|ended| ended, |_| (0, "done"));
     link.close(code, said).await;
+    if ends_all {
+        live.end_all(ENDED_WITH_IT);
+    }
 }
 
 /// Tells what becomes of a client.
