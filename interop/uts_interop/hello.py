@@ -26,10 +26,11 @@ ITEMS = {
     19: ("flag", "expedited", 0, 0),
     20: ("number", "first credit of the connection", 0, (1 << 62) - 1),
     21: ("flag", "envelopes", 0, 0),
+    22: ("ticket", "ticket", 1, 128),
 }
 MANDATORY = (1, 2, 5, 6, 7, 8, 9, 10, 11)
 #: Items of one end only, and those of them that it must have.
-ONLY = {"server": (3, 4, 12), "client": (13, 14)}
+ONLY = {"server": (3, 4, 12, 22), "client": (13, 14)}
 NEEDED = {"server": (3,), "client": (13, 14)}
 
 
@@ -75,6 +76,8 @@ def _value(reader, kind, what, least, most):
             raise WireError("too-long", what, start)
     elif kind == "pairs":
         value = _pairs(reader, what, most)
+    elif kind == "ticket":
+        value = _ticket(reader, what, most)
     else:
         value = read_profile(reader) if kind == "profile" else None
     if reader.left():
@@ -88,6 +91,16 @@ def _text(reader, what):
         return reader.bytes(reader.left(), what).decode()
     except UnicodeDecodeError:
         raise WireError("not-text", what, start) from None
+
+
+def _ticket(reader, what, most):
+    value = {"lifetime": reader.uint(4, what), "secret": reader.bytes(32, what)}
+    start = reader.at
+    if not reader.left():
+        raise WireError("missing", what, start)
+    if reader.left() > most:
+        raise WireError("too-long", what, start)
+    return value | {"words": reader.bytes(reader.left(), what)}
 
 
 def _pairs(reader, what, most):
@@ -113,6 +126,8 @@ def encode(hello):
             content = write_profile(value)
         elif kind in ("versions", "pairs"):
             content = b"".join(map(bytes, value))
+        elif kind == "ticket":
+            content = value["lifetime"].to_bytes(4, "big") + value["secret"] + value["words"]
         else:
             content = {"flag": lambda: b"", "text": value.encode if kind == "text" else None, "bytes": lambda: value}[kind]()
         out += varint(number) + counted(content)

@@ -3,7 +3,7 @@
 from .codec import Reader, WireError, counted
 
 VERSION = bytes.fromhex("55545302")  # P-2
-LONG = ("Initial", "Handshake", "Retry")
+LONG = ("Initial", "Handshake", "Retry", "Early")
 KNOWN = {(0, 0): "handshake bytes", (6, 0): "acknowledgement", (0x20, 0): "ping", (0x21, 0): "close"}
 NUMBERS = {name: key for key, name in KNOWN.items()}
 
@@ -33,8 +33,6 @@ def parse_long(data, at=0):
         return packet | {"packet": "another version", "version": version}
     if first & 0x7C:
         raise WireError("value", "first byte", at)
-    if first & 3 == 3:
-        raise WireError("unknown", "long packet type", at)
     packet["packet"] = LONG[first & 3]
     if packet["packet"] == "Retry":  # P-9
         if reader.left() < 16:
@@ -43,7 +41,7 @@ def parse_long(data, at=0):
             raise WireError("missing", "token", reader.at)
         packet["token"] = reader.bytes(reader.left() - 16, "token")
         return packet | {"integrity": reader.bytes(16, "integrity")}
-    packet["token"] = reader.counted("token", 128) if first & 3 == 0 else b""  # P-28
+    packet["token"] = reader.counted("token", 128) if packet["packet"] in ("Initial", "Early") else b""  # P-28
     start = reader.at
     length = reader.varint("length")
     if not 20 <= length <= 16383:  # P-8
@@ -64,7 +62,7 @@ def _version_refusal(reader, packet):
 def long_header(kind, dcid, scid, token, number, behind):
     """A header, number included; `behind` is the length of what follows the number."""
     out = bytes([0x80 | LONG.index(kind)]) + VERSION + bytes([len(dcid)]) + dcid + bytes([len(scid)]) + scid
-    if kind == "Initial":
+    if kind in ("Initial", "Early"):
         out += counted(token)
     return out + (0x4000 | behind + 4).to_bytes(2, "big") + number.to_bytes(4, "big")
 

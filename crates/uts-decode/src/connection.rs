@@ -29,8 +29,8 @@ pub(crate) struct Connection {
     random: Option<[u8; 32]>,
     suite: Option<Suite>,
     /// By level and sender.
-    long: [[Option<LongKeys>; 2]; 2],
-    streams: [[Stream; 2]; 2],
+    long: [[Option<LongKeys>; 2]; Level::ALL.len()],
+    streams: [[Stream; 2]; Level::ALL.len()],
     /// By sender.
     pub ways: [Way; 2],
     pub reset_tokens: Vec<[u8; 16]>,
@@ -74,7 +74,7 @@ impl Connection {
     /// Keys of the level Initial, from the id that the client's first packet went to (K-13).
     pub fn set_initial(&mut self, dcid: &ConnectionId) {
         if let Some([client, server]) = LongKeys::initial(dcid.as_slice()) {
-            self.long[Level::Initial as usize] = [Some(client), Some(server)];
+            self.long[Level::Initial.index()] = [Some(client), Some(server)];
         }
     }
 
@@ -86,9 +86,10 @@ impl Connection {
         bytes: &mut [u8],
     ) -> Result<(u32, core::ops::Range<usize>), &'static str> {
         let level = packet.header.level;
-        let keys = self.long[level as usize][sender].as_ref().ok_or(match level {
+        let keys = self.long[level.index()][sender].as_ref().ok_or(match level {
             Level::Initial => "no keys: its first packet is not in the capture",
             Level::Handshake => NO_SECRETS,
+            Level::Early => "no keys: those of an early request follow from a ticket, which no key log has",
         })?;
         keys.open(packet, bytes).ok_or("it does not authenticate")
     }
@@ -102,7 +103,7 @@ impl Connection {
         offset: u32,
         bytes: &[u8],
     ) -> Vec<Learnt> {
-        let stream = &mut self.streams[level as usize][sender];
+        let stream = &mut self.streams[level.index()][sender];
         stream.add(offset, bytes);
         let messages: Vec<Message> = core::iter::from_fn(|| stream.next_message()).collect();
         let learnt = messages.into_iter().map(|message| self.on_message(message)).collect();
@@ -148,7 +149,7 @@ impl Connection {
     fn derive(&mut self, log: &KeyLog) {
         let (Some(random), Some(suite)) = (self.random, self.suite) else { return };
         let Some(session) = log.session(&random) else { return };
-        let of_level = &mut self.long[Level::Handshake as usize];
+        let of_level = &mut self.long[Level::Handshake.index()];
         for (keys, secret) in of_level.iter_mut().zip([&session.client_handshake, &session.server_handshake])
         {
             if let (None, Some(secret)) = (&keys, secret) {

@@ -101,6 +101,7 @@ impl Decoder {
                 row.kind = match packet.header.level {
                     Level::Initial => Kind::Initial,
                     Level::Handshake => Kind::Handshake,
+                    Level::Early => Kind::Early,
                 };
                 self.establishment(&mut row, datagram, bytes, &packet);
                 Some(packet.range.end)

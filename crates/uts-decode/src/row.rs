@@ -12,6 +12,8 @@ pub enum Kind {
     Initial,
     /// Establishment, under keys of the TLS handshake.
     Handshake,
+    /// An early request or its answer, under keys that follow from a ticket.
+    Early,
     /// The server wants a token first.
     Retry,
     /// The server does not speak the version.
@@ -32,6 +34,7 @@ impl Kind {
         match self {
             Kind::Initial => "initial",
             Kind::Handshake => "handshake",
+            Kind::Early => "early",
             Kind::Retry => "retry",
             Kind::VersionRefusal => "version refusal",
             Kind::OtherVersion => "other version",

@@ -106,6 +106,12 @@ pub struct EndpointConfig {
     /// Place among the endpoints that share a port ([`Worker::crew`]). The limits of connections
     /// are for all of them together, those of memory for each. `None` = it is the only one.
     pub worker: Option<Worker>,
+    /// Clients may send a request with their first flight ([`Endpoint::next_early`]), if they were
+    /// given leave by a connection before. Not for a server that wants to know its clients' keys:
+    /// none is known yet by whom the request is. (K-23)
+    ///
+    /// [`Endpoint::next_early`]: crate::Endpoint::next_early
+    pub takes_early: bool,
 }
 
 impl fmt::Debug for EndpointConfig {
@@ -142,6 +148,7 @@ impl Default for EndpointConfig {
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],
             worker: None,
+            takes_early: false,
         }
     }
 }

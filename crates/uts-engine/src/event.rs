@@ -1,9 +1,11 @@
 //! Events that an endpoint tells its application.
 
+use bytes::Bytes;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use uts_functions::{Function, Profile, Rate};
+use uts_wire::library::Ticket;
 
 /// A connection of an endpoint; never reused while the endpoint lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +70,11 @@ pub enum Event {
     /// what was told before. Told to those who ask for it, by
     /// [`Connection::want_rate`](crate::Connection::want_rate).
     MaySend(Rate),
+    /// The answer to the early request of this end, or that there is none: then the request is to be
+    /// made again, by a flow. Told once, if there was a request. (K-28)
+    EarlyAnswer(Option<Bytes>),
+    /// Leave for an early request to the same server, with a later connection. (K-23)
+    Ticket(Box<Ticket>),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }

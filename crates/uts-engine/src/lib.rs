@@ -39,7 +39,7 @@ pub use config::{
 };
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
-    After, Connection, Ecn, ExchangeError, FindMemory, FlowError, FlowOptions, FrameKinds, HandshakeLevel,
+    After, Connection, EARLY_BYTES_MAX, EarlyError, EarlyRequest, Ecn, ExchangeError, FindMemory, FlowError, FlowOptions, FrameKinds, HandshakeLevel,
     HandshakeRow, IntoBatch, Made, Memory, MessageBatch, MessageOptions, Presented, Read, ReadError,
     ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages, WriteError,
 };
@@ -47,4 +47,5 @@ pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
+pub use uts_wire::library::Ticket;
 pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};

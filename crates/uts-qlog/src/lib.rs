@@ -175,6 +175,7 @@ impl<W: Write> Qlog<W> {
         let level = match row.level {
             HandshakeLevel::Initial => "initial",
             HandshakeLevel::Handshake => "handshake",
+            HandshakeLevel::Early => "0RTT",
         };
         let header = json!({ "packet_type": level, "packet_number": row.number });
         self.event(row.at, handle, name, json!({ "header": header, "raw": { "length": row.bytes } }));

@@ -47,6 +47,7 @@ mod id {
     pub const TAKES_EXPEDITED: u64 = 19;
     pub const CONNECTION_CREDIT: u64 = 20;
     pub const READS_USE: u64 = 21;
+    pub const TICKET: u64 = 22;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
 }
@@ -78,7 +79,7 @@ const fn item(number: u64, name: &'static str, of: Option<End>, mandatory: bool)
 }
 
 /// All items. [P-52]
-pub const ITEMS: [Item; 21] = [
+pub const ITEMS: [Item; 22] = [
     item(id::VERSIONS, "versions", None, true),
     item(id::INITIAL_SCID, "initial source connection id", None, true),
     item(id::ORIGINAL_DCID, "original destination connection id", Some(End::Server), true),
@@ -100,6 +101,7 @@ pub const ITEMS: [Item; 21] = [
     item(id::TAKES_EXPEDITED, "expedited messages", None, false),
     item(id::CONNECTION_CREDIT, "connection credit", None, false),
     item(id::READS_USE, "packets that carry a request", None, false),
+    item(id::TICKET, "ticket", Some(End::Server), false),
 ];
 
 /// An endpoint's description of itself in the handshake, which authenticates it.
@@ -133,6 +135,49 @@ pub struct Hello {
     pub takes_expedited: bool,
     /// The sender of the item reads packets with the request for their profile. [P-63]
     pub reads_use: bool,
+    /// From a server: leave to send an early request with a later connection. [P-66]
+    pub ticket: Option<Ticket>,
+}
+
+/// The longest ticket, in bytes. [P-66]
+pub const MAX_TICKET_BYTES: usize = crate::frame::MAX_TOKEN_BYTES;
+
+/// Leave to send an early request with a later connection, once. [P-66]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Time for which it is good, in seconds.
+    pub lifetime_s: u32,
+    /// The secret from which the keys of the level Early follow.
+    pub secret: [u8; 32],
+    /// Words that the server recognizes it by: 1 to [`MAX_TICKET_BYTES`].
+    pub words: SmallVec<[u8; 24]>,
+}
+
+impl core::fmt::Debug for Ticket {
+    /// Without the secret.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ticket").field("lifetime_s", &self.lifetime_s).finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let (lifetime_s, secret) = (r.u32("lifetime of a ticket")?, r.array("secret of a ticket")?);
+        let (at, words) = (r.offset(), r.rest());
+        if words.is_empty() {
+            return Err(WireError::new("ticket", at, Problem::Missing)); // P-66
+        }
+        if words.len() > MAX_TICKET_BYTES {
+            return Err(WireError::too_long("ticket", at, words.len() as u64, MAX_TICKET_BYTES as u64));
+        }
+        Ok(Ticket { lifetime_s, secret, words: SmallVec::from_slice(words) })
+    }
+
+    fn write<S: Sink + ?Sized>(&self, out: &mut S) {
+        out.put(&self.lifetime_s.to_be_bytes());
+        out.put(&self.secret);
+        out.put(&self.words);
+    }
 }
 
 /// Limits that an endpoint sets for the peer.
@@ -249,6 +294,9 @@ impl Hello {
         if self.reads_use {
             put_item(out, id::READS_USE, |_| ());
         }
+        if let Some(ticket) = &self.ticket {
+            put_item(out, id::TICKET, |s| ticket.write(s));
+        }
     }
 }
 
@@ -272,6 +320,7 @@ impl Default for Hello {
             reads_messages: false,
             takes_expedited: false,
             reads_use: false,
+            ticket: None,
         }
     }
 }
@@ -324,6 +373,7 @@ impl Partial {
             id::READS_MESSAGES => hello.reads_messages = true,
             id::TAKES_EXPEDITED => hello.takes_expedited = true,
             id::READS_USE => hello.reads_use = true,
+            id::TICKET => hello.ticket = Some(Ticket::read(&mut r)?),
             id::CONNECTION_CREDIT => {
                 limits.connection_credit_bytes = Some(r.varint("connection credit")?);
             }

@@ -4,6 +4,7 @@
 use crate::connection::{Connection, explain, objects_to_key};
 use crate::driver::Host;
 use crate::driver::{Shared, random_bytes};
+use crate::early::Asking;
 use crate::endpoint::{ConnectError, ConnectOptions};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -15,7 +16,7 @@ use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within
@@ -31,6 +32,8 @@ pub(crate) struct Target<'a> {
     pub from: Option<&'a Arc<Shared>>,
     /// Carrier of the endpoint that is made for the connection.
     pub carrier: Host,
+    /// The early request, until an attempt has taken it: a ticket is good once.
+    pub early: Mutex<Option<Asking>>,
 }
 
 /// An attempt that has come to nothing.
@@ -184,12 +187,19 @@ impl Target<'_> {
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
         // Known before the task can hear of its end: what happens on a connection that nobody holds
         // is told to nobody.
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
         let begun = shared.act(|inner, now| {
             inner.changed();
             let settings = inner.share_settings(config);
             let tls = tls.config.clone();
-            let handle = inner.engine.connect(now, addr, self.name.clone(), tls, settings.config)?;
+            let is_asking = early.is_some();
+            let early = early.map(|asking| (asking.ticket.0, asking.request));
+            let handle =
+                inner.engine.connect_with(now, addr, self.name.clone(), tls, settings.config, early)?;
             inner.adopt(handle);
+            if let Some(state) = inner.connections.get_mut(&handle).filter(|_| is_asking) {
+                state.kept.get_or_insert_default().is_asking = true;
+            }
             Ok((handle, settings.requirements))
         });
         let connection = begun

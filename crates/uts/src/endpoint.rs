@@ -4,18 +4,20 @@ use crate::attempts::Target;
 use crate::connection::Connection;
 use crate::driver::Host;
 use crate::driver::{OwnSocket, Shared, random_bytes};
+use crate::early::{Asking, Ticket};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::race::in_turns;
 use crate::tls::KeyExchange;
 use crate::trust::{Trust, TrustError};
 use crate::zone;
+use bytes::Bytes;
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use uts_engine::requirements::Requirements;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 use uts_units::printable;
@@ -66,6 +68,7 @@ pub struct ConnectOptions {
     pub key_log: bool,
     /// Way in which a secret is agreed on with the server.
     pub key_exchange: KeyExchange,
+    pub(crate) early: Option<Asking>,
 }
 
 impl ConnectOptions {
@@ -80,6 +83,7 @@ impl ConnectOptions {
             qlog: None,
             key_log: false,
             key_exchange: KeyExchange::default(),
+            early: None,
         }
     }
 
@@ -99,6 +103,18 @@ impl ConnectOptions {
     #[must_use]
     pub fn requirements(mut self, requirements: Requirements) -> Self {
         self.connection.requirements = requirements;
+        self
+    }
+
+    /// Sends a request with the first flight, by a ticket that the same server gave with an earlier
+    /// connection ([`Connection::take_ticket`]). It must be a request that may be done twice
+    /// (`safelyReplayable`, RFC 9622): whoever copies the packets on the way can have it done again.
+    /// Whoever learns the server's memory within two hours can read it. It has at most
+    /// [`EARLY_BYTES_MAX`](crate::EARLY_BYTES_MAX). [`Connection::early_answer`] has the answer, or
+    /// says that there is none. If several addresses are tried, it goes to the first.
+    #[must_use]
+    pub fn early(mut self, ticket: Ticket, request: impl Into<Bytes>) -> Self {
+        self.early = Some(Asking { ticket, request: request.into() });
         self
     }
 
@@ -373,7 +389,8 @@ pub(crate) async fn connect_from(
     })?;
     let addrs = resolve(carrier, host, port, from).await?;
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier };
+    let early = Mutex::new(options.early.clone());
+    let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier, early };
     if addrs.is_empty() {
         let why = "it has no address of a family that this endpoint uses".to_owned();
         return Err(ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary: false });

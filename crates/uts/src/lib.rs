@@ -54,6 +54,7 @@ mod clock;
 mod connection;
 pub mod descriptor;
 mod driver;
+mod early;
 mod endpoint;
 mod fingerprint;
 mod flow;
@@ -79,6 +80,7 @@ pub use connection::{Connection, Events, PropertyError};
 pub use driver::ConnectionEvent;
 #[cfg(unix)]
 pub use driver::succession::{Handover, Pulse, TakenOver};
+pub use early::{EarlyRequest, Ticket};
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, Stopped, WriteError};
@@ -98,7 +100,7 @@ pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
-    After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
+    After, CloseReason, EARLY_BYTES_MAX, EarlyError, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
     FlowOptions, Made, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow,
     Tried, UnevenMessages,
 };

@@ -77,6 +77,7 @@ pub struct ServerOptions {
     pub key_log: bool,
     /// Way in which secrets are agreed on with clients.
     pub key_exchange: KeyExchange,
+    early: bool,
     on_refused: Option<OnRefused>,
 }
 
@@ -97,6 +98,7 @@ impl ServerOptions {
             qlog: None,
             key_log: false,
             key_exchange: KeyExchange::default(),
+            early: false,
             on_refused: None,
         }
     }
@@ -113,6 +115,15 @@ impl ServerOptions {
     #[must_use]
     pub fn authorized_keys(mut self, file: impl Into<std::path::PathBuf>) -> Self {
         self.client_auth = ClientAuth::AuthorizedKeys(file.into());
+        self
+    }
+
+    /// Takes early requests ([`Listener::early_request`]): gives each client leave to send one with
+    /// the first flight of its next connection. Not together with keys of clients, for when such a
+    /// request comes, it is not known whose it is.
+    #[must_use]
+    pub fn early_requests(mut self) -> Self {
+        self.early = true;
         self
     }
 
@@ -190,9 +201,9 @@ impl From<ListenError> for io::Error {
 /// ```
 pub struct Listener {
     /// One for each worker.
-    workers: Vec<Arc<Shared>>,
+    pub(crate) workers: Vec<Arc<Shared>>,
     /// Number of the worker that is asked first for the next connection.
-    next: AtomicUsize,
+    pub(crate) next: AtomicUsize,
     requirements: Arc<Requirements>,
     fingerprint: Fingerprint,
     authorized: Option<Arc<Admitted>>,
@@ -289,6 +300,10 @@ impl Listener {
         options: ServerOptions,
         start: impl FnOnce(Vec<EndpointConfig>, Duration) -> io::Result<Vec<Arc<Shared>>>,
     ) -> Result<Self, ListenError> {
+        if options.early && !matches!(options.client_auth, ClientAuth::None) {
+            let why = "early requests are for servers that ask for no keys: whose one is, is not known yet";
+            return Err(ListenError::Tls(why.to_owned()));
+        }
         let authorized = match &options.client_auth {
             ClientAuth::None => None,
             ClientAuth::AuthorizedKeys(file) => {
@@ -310,6 +325,7 @@ impl Listener {
             connections_per_address_max: options.connections_per_address_max,
             handshakes_before_retry: options.handshakes_before_retry,
             secret: options.identity.endpoint_secret(),
+            takes_early: options.early,
             ..EndpointConfig::default()
         };
         let workers = start(of_workers(&config, options.workers), options.spin).map_err(bind)?;

@@ -18,9 +18,10 @@ use super::{Allowance, Connection, Outbound, Polled};
 use crate::event::{CloseReason, Event};
 use crate::policy::Turns;
 use core::time::Duration;
+use smallvec::SmallVec;
 use uts_functions::{Rate, Time};
 use uts_wire::frame::{Frame, kind};
-use uts_wire::packet::establishment::{LongPacket, parse_header};
+use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no
 /// use, and on a slow line they would wait for the probe.
@@ -61,6 +62,11 @@ impl Connection {
             return None;
         };
         let (place, scid) = (Place::of(&packet), packet.header.scid);
+        if place.level == Level::Early {
+            let words: SmallVec<[u8; 24]> = packet.header.token.into();
+            self.handle_early(now, datagram, &place, (scid, &words));
+            return Some(place.end);
+        }
         self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
         Some(place.end)
     }
@@ -69,7 +75,7 @@ impl Connection {
     pub(super) fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         match self.life.phase {
             Phase::Open => self.handle_adaptive(now, ecn, packet),
-            Phase::Handshake => self.keep_early(ecn, packet),
+            Phase::Handshake => self.keep_ahead(ecn, packet),
             _ => self.repeat_close(),
         }
     }

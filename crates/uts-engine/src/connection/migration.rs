@@ -576,6 +576,7 @@ impl Connection {
 
     /// The handshake is confirmed: ids may be given.
     pub(super) fn on_confirmed(&mut self) {
+        self.end_early();
         self.establishing.confirmed = true;
         self.parts.size.is_begun = true;
         self.establishing.handshake = None;

@@ -35,6 +35,7 @@ mod watch;
 mod ways;
 
 pub(crate) use allowance::{Admission, Allowance, Polled};
+pub(crate) use establish::early::{Prepared, SharedTickets};
 pub(crate) use establish::established::hello;
 pub(crate) use establish::handshake::{Place, is_authentic, refusal};
 pub(crate) use establish::handshake_memory::{HandshakeMemory, Ration};
@@ -47,6 +48,7 @@ pub(crate) use send::outbound::PROCESSORS_LIMIT;
 
 pub use agreement::exchanges::{ExchangeError, changes};
 pub use agreement::refusal::{Refusal, RefusalReason};
+pub use establish::early::{EARLY_BYTES_MAX, EarlyError, EarlyRequest};
 pub use flows::Side;
 pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use flows::interface::{
@@ -117,6 +119,8 @@ pub(crate) struct Birth {
     pub ration: Ration,
     /// Knowledge of the way to the host that the last connection there has gained.
     pub known: Option<Known>,
+    /// A request that travels with the handshake, or what it takes to read one.
+    pub early: Option<Prepared>,
 }
 
 impl Connection {
@@ -138,6 +142,9 @@ impl Connection {
             (least, datagram_bytes.min(PACKET_BYTES_BASE)),
         );
         handshake.known = birth.known.map(Box::new);
+        if let Some(prepared) = birth.early {
+            handshake.prepare_early(prepared);
+        }
         let is_proved = birth.address_proved || birth.side == Side::Client;
         Some(Connection {
             identity: Identity {

@@ -2,14 +2,14 @@
 
 use super::crowd::Held;
 use super::{Endpoint, FIRST_CID_BYTES, reflectors};
-use crate::connection::{self, Birth, Connection, Place, Side};
+use crate::connection::{self, Birth, Connection, EarlyError, EarlyRequest, Place, Prepared, Side};
 use crate::endpoint::budget::Stores;
 use crate::event::ConnectionHandle;
 use crate::token::Proof;
 use rand::Rng;
 use rustls::quic;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use uts_functions::Time;
 use uts_wire::packet::establishment::EstablishmentHeader;
 
@@ -17,6 +17,29 @@ impl Endpoint {
     /// The next connection whose handshake a client has finished.
     pub fn accept(&mut self) -> Option<ConnectionHandle> {
         self.door.accepted.pop_front()
+    }
+
+    /// The next early request of a client, and the connection that is to be answered by
+    /// [`Endpoint::answer_early`]. It may be a copy: the client is not known to be where it seems to
+    /// be, and the request may come again by a flow.
+    pub fn next_early(&mut self) -> Option<(ConnectionHandle, EarlyRequest)> {
+        self.door.early.pop_front()
+    }
+
+    /// True if an early request waits to be taken.
+    pub fn has_early(&self) -> bool {
+        !self.door.early.is_empty()
+    }
+
+    /// Answers an early request, with at most [`EARLY_BYTES_MAX`](crate::EARLY_BYTES_MAX).
+    ///
+    /// # Errors
+    /// [`EarlyError`]: there is no answer. The client makes its request again by a flow.
+    pub fn answer_early(&mut self, handle: ConnectionHandle, answer: &[u8]) -> Result<(), EarlyError> {
+        let entry = self.connections.get_mut(handle).ok_or(EarlyError::Over)?;
+        entry.connection.answer_early(answer)?;
+        self.touch(handle);
+        Ok(())
     }
 
     /// Takes no more new connections.
@@ -101,7 +124,9 @@ impl Endpoint {
         let reset_token = self.ids.reset_token(&local_cid, remote);
         let ids = (Some(original_dcid), retry_scid);
         let stores = Stores::new(&self.shared.budget, self.shared.spares.clone(), &config);
-        let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None);
+        let tickets = self.door.tickets.clone();
+        let ticket = tickets.as_ref().map(|t| t.lock().unwrap_or_else(PoisonError::into_inner).issue(now));
+        let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None, ticket);
         let server = self.config.server_for.as_ref().map_or(server, |of| of(remote));
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
         let birth = Birth {
@@ -121,6 +146,7 @@ impl Endpoint {
             stores,
             known: self.shared.history.of(remote.ip(), now),
             ration,
+            early: tickets.map(Prepared::Tickets),
         };
         let connection = Connection::new(now, birth)?;
         debug_assert_eq!(*connection.first_cid(), header.dcid);

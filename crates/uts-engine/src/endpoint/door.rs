@@ -1,16 +1,18 @@
 //! The door: clients that may come in, how many have, and what strangers are answered.
 
+use super::initial_suite;
 use super::limits::ResetLimit;
 use super::reflectors;
+use super::tickets::Tickets;
 use super::workers::{Counts, Worker};
 use crate::config::EndpointConfig;
-use crate::connection::HandshakeMemory;
+use crate::connection::{EarlyRequest, HandshakeMemory, SharedTickets};
 use crate::event::ConnectionHandle;
 use crate::token::TokenKeys;
 use rand::Rng;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::MutexGuard;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
 /// the memory.
@@ -39,7 +41,14 @@ pub(super) struct Door {
     /// Connections whose handshake a client has finished, and that nobody has taken yet.
     pub accepted: VecDeque<ConnectionHandle>,
     answers: VecDeque<Answer>,
+    /// Tickets for early requests, if such are taken.
+    pub tickets: Option<SharedTickets>,
+    /// Early requests that nobody has taken yet.
+    pub early: VecDeque<(ConnectionHandle, EarlyRequest)>,
 }
+
+/// Early requests that may wait to be taken. Clients make more by their connections.
+pub(super) const EARLY_REQUESTS_MAX: usize = 1024;
 
 impl Door {
     pub fn new(config: &EndpointConfig, rng: &mut impl Rng) -> Self {
@@ -47,7 +56,15 @@ impl Door {
         rng.fill_bytes(&mut token_key);
         let worker = config.worker.clone().unwrap_or_else(Worker::alone);
         worker.counts().crowd.set_max(config.connections_per_address_max);
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        let tickets = config.takes_early.then(initial_suite).flatten().map(|suite| {
+            let new = || Arc::new(Mutex::new(Tickets::new(suite, seed)));
+            worker.counts().tickets.get_or_insert_with(new).clone()
+        });
         Door {
+            tickets,
+            early: VecDeque::new(),
             tokens: TokenKeys::new(&token_key),
             reset_limit: ResetLimit::new(rng.next_u64()),
             worker,

@@ -31,17 +31,19 @@ mod shared;
 mod stops;
 mod strangers;
 mod table;
+pub(crate) mod tickets;
 mod workers;
 
 pub(crate) use strangers::is_same;
 pub use workers::{STEERING_BYTES, WORKERS_MAX, Worker, worker_of};
 
 use crate::config::{ConnectionConfig, EndpointConfig};
-use crate::connection::{self, Birth, Connection, Ecn, Side, Trace};
+use crate::connection::{self, Birth, Connection, EARLY_BYTES_MAX, Ecn, Prepared, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::selector::Contradiction;
 use agenda::Agenda;
 use budget::Stores;
+use bytes::Bytes;
 use door::{Answer, Door};
 use first_profile::first_profile;
 use ids::OwnIds;
@@ -54,8 +56,10 @@ use shared::Shared;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use table::{Entry, Table};
+use tickets::early_keys;
 use uts_functions::{Profile, Time};
 use uts_wire::ConnectionId;
+use uts_wire::library::Ticket;
 
 /// Random ids that are tried before they count as used up.
 const CID_TRIES: usize = 1000;
@@ -91,6 +95,9 @@ pub enum ConnectError {
     /// The endpoint has as many connections as it may.
     #[error("{0} connections are open, which is the most that are allowed")]
     TooMany(usize),
+    /// The early request is too long, in bytes.
+    #[error("the early request has {0} bytes, where at most {EARLY_BYTES_MAX} fit")]
+    LongRequest(usize),
 }
 
 /// Many connections behind one address.
@@ -163,6 +170,30 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
         config: impl Into<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionHandle, ConnectError> {
+        self.connect_with(now, remote, server_name, tls, config, None)
+    }
+
+    /// Begins a connection, and sends a request with its first flight by a ticket of the same
+    /// server ([`Event::Ticket`]), which is used up by it. The request must be one that may be done
+    /// twice (`safelyReplayable`, RFC 9622). [`Event::EarlyAnswer`] tells what comes of it.
+    ///
+    /// [`Event::Ticket`]: crate::Event::Ticket
+    /// [`Event::EarlyAnswer`]: crate::Event::EarlyAnswer
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::connect`], and [`ConnectError::LongRequest`].
+    pub fn connect_with(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        server_name: ServerName<'static>,
+        tls: Arc<rustls::ClientConfig>,
+        config: impl Into<Arc<ConnectionConfig>>,
+        early: Option<(Ticket, Bytes)>,
+    ) -> Result<ConnectionHandle, ConnectError> {
+        if let Some((_, request)) = early.as_ref().filter(|(_, request)| request.len() > EARLY_BYTES_MAX) {
+            return Err(ConnectError::LongRequest(request.len()));
+        }
         let config = config.into();
         let taken = {
             let counts = self.door.counts();
@@ -183,7 +214,7 @@ impl Endpoint {
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let stores = Stores::new(&self.shared.budget, self.shared.spares.clone(), &config);
         let first = stores.first_credit;
-        let params = connection::hello(&config, first, local_cid, (None, None), None, Some(&proposal));
+        let params = connection::hello(&config, first, local_cid, (None, None), None, Some(&proposal), None);
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
         let initial =
             self.initial_keys(&original_dcid, rustls::Side::Client).ok_or(ConnectError::NoInitialSuite)?;
@@ -204,6 +235,11 @@ impl Endpoint {
             stores,
             ration: self.door.handshake_memory.own_ration(),
             known: self.shared.history.of(remote.ip(), now),
+            early: self.initial.as_ref().zip(early).map(|(suite, (ticket, request))| Prepared::Request {
+                keys: early_keys(suite, &ticket.secret, &original_dcid, rustls::Side::Client),
+                words: Bytes::copy_from_slice(&ticket.words),
+                request,
+            }),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))
@@ -454,6 +490,6 @@ impl Endpoint {
 }
 
 /// The suite of first packets (RFC 9001 section 5.2).
-fn initial_suite() -> Option<quic::Suite> {
+pub(crate) fn initial_suite() -> Option<quic::Suite> {
     rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite())
 }

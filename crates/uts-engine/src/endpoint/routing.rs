@@ -2,6 +2,7 @@
 //! gave out, or by the peer's address where it gave out none.
 
 use super::Endpoint;
+use super::door::EARLY_REQUESTS_MAX;
 use super::reflectors;
 use super::table::Entry;
 use crate::connection::{Ecn, PeerPlace, Place, Side};
@@ -95,6 +96,11 @@ impl Endpoint {
         }
         self.taking = Some((handle, id));
         if was_handshaking {
+            let entry = self.connections.get_mut(handle);
+            let request = entry.and_then(|entry| entry.connection.take_early_request());
+            if let Some(request) = request.filter(|_| self.door.early.len() < EARLY_REQUESTS_MAX) {
+                self.door.early.push_back((handle, request));
+            }
             self.on_handshake_packet(now, handle);
         }
         Some(handle)

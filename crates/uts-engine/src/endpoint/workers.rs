@@ -4,6 +4,7 @@
 //! (P-65)
 
 use super::crowd::Crowd;
+use crate::connection::SharedTickets;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uts_wire::packet::is_long;
 
@@ -24,11 +25,17 @@ pub fn worker_of(datagram: &[u8], workers: usize) -> usize {
 }
 
 /// Place of an endpoint among those that share its port.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Worker {
     index: usize,
     of: usize,
     counts: Arc<Mutex<Counts>>,
+}
+
+impl core::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Worker({} of {})", self.index, self.of)
+    }
 }
 
 impl Worker {
@@ -70,7 +77,7 @@ impl Worker {
 }
 
 /// Counts of connections that clients hold at a port, and of those that were begun from it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Counts {
     /// Counts of what is held from each address.
     pub crowd: Crowd,
@@ -80,6 +87,8 @@ pub(super) struct Counts {
     pub places_of_keys: usize,
     /// Connections that this end has begun.
     pub own: usize,
+    /// Tickets for early requests, if such are taken.
+    pub tickets: Option<SharedTickets>,
 }
 
 #[cfg(test)]

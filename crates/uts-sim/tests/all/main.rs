@@ -11,6 +11,7 @@ mod closed_forms;
 mod connection_credit;
 mod crowd;
 mod deadlines;
+mod early;
 mod ecn;
 mod establishment;
 mod exchange_matrix;

@@ -306,6 +306,7 @@ impl Listener {
                 let label = ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "SERVER_HANDSHAKE_TRAFFIC_SECRET"][from];
                 ("Handshake", self.secrets[label].clone())
             }
+            Level::Early => panic!("nothing is asked early"),
         };
         let suite = if level == "Initial" { 0x1301 } else { self.suite };
         let keys = Keys::of_level(suite, &secret);

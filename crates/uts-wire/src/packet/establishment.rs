@@ -34,6 +34,28 @@ pub enum Level {
     Initial = 0,
     /// Keys of the TLS handshake.
     Handshake = 1,
+    /// Keys that follow from a ticket of an earlier connection. It carries a request and its answer
+    /// in the place of handshake bytes. [P-66]
+    Early = 3,
+}
+
+impl Level {
+    /// All levels, in the order in which their packets stand in a datagram.
+    pub const ALL: [Level; 3] = [Level::Initial, Level::Handshake, Level::Early];
+
+    /// Place of the level among [`Level::ALL`].
+    pub const fn index(self) -> usize {
+        match self {
+            Level::Initial => 0,
+            Level::Handshake => 1,
+            Level::Early => 2,
+        }
+    }
+
+    /// True if packets of the level have a token in clear.
+    const fn has_token(self) -> bool {
+        matches!(self, Level::Initial | Level::Early)
+    }
 }
 
 /// The fields before the packet number.
@@ -45,8 +67,8 @@ pub struct EstablishmentHeader<'a> {
     pub dcid: ConnectionId,
     /// The sender's connection id.
     pub scid: ConnectionId,
-    /// Proof of the client's address, at most [`MAX_TOKEN_BYTES`]; empty if there is none, and at
-    /// `Handshake`.
+    /// At `Initial` the proof of the client's address, empty if there is none. At `Early` the ticket,
+    /// empty from a server. At most [`MAX_TOKEN_BYTES`]. Empty at `Handshake`.
     pub token: &'a [u8],
 }
 
@@ -145,20 +167,11 @@ pub fn parse_header(datagram: &[u8]) -> Result<LongPacket<'_>, WireError> {
         0 => Level::Initial,
         1 => Level::Handshake,
         RETRY => return parse_retry(&mut r).map(LongPacket::Retry),
-        found => {
-            return Err(WireError::new(
-                "long packet type",
-                0,
-                Problem::Unknown { found: u64::from(found) }, // P-7
-            ));
-        }
+        _ => Level::Early,
     };
     let dcid = ConnectionId::read_prefixed(&mut r, "destination connection id")?;
     let scid = ConnectionId::read_prefixed(&mut r, "source connection id")?;
-    let token = match level {
-        Level::Initial => r.prefixed(MAX_TOKEN_BYTES, "token")?,
-        Level::Handshake => &[],
-    };
+    let token = if level.has_token() { r.prefixed(MAX_TOKEN_BYTES, "token")? } else { &[] };
     let at = r.offset();
     let length = r.varint("length")?;
     if length < (NUMBER_BYTES + SAMPLE_BYTES) as u64 {
@@ -214,7 +227,7 @@ impl EstablishmentHeader<'_> {
         out.put_u32(VERSION);
         self.dcid.write_prefixed(out);
         self.scid.write_prefixed(out);
-        if self.level == Level::Initial {
+        if self.level.has_token() {
             out.put_prefixed(self.token);
         }
         let length_at = out.len();
@@ -227,7 +240,7 @@ impl EstablishmentHeader<'_> {
     /// Bytes that [`emit`](Self::emit) appends.
     pub fn encoded_len(&self) -> usize {
         let mut token = crate::varint::Counter::default();
-        if self.level == Level::Initial {
+        if self.level.has_token() {
             token.put_prefixed(self.token);
         }
         let ids = self.dcid.len().saturating_add(self.scid.len());

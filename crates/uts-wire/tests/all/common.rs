@@ -294,9 +294,9 @@ pub fn payload() -> impl Strategy<Value = Vec<Frame<'static>>> {
 }
 
 pub fn establishment_header() -> impl Strategy<Value = EstablishmentHeader<'static>> {
-    (any::<bool>(), cid(), cid(), bytes(0..MAX_TOKEN_BYTES + 1)).prop_map(|(initial, dcid, scid, token)| {
-        let level = if initial { Level::Initial } else { Level::Handshake };
-        EstablishmentHeader { level, dcid, scid, token: if initial { token } else { &[] } }
+    (0..Level::ALL.len(), cid(), cid(), bytes(0..MAX_TOKEN_BYTES + 1)).prop_map(|(level, dcid, scid, token)| {
+        let level = Level::ALL[level];
+        EstablishmentHeader { level, dcid, scid, token: if level == Level::Handshake { &[] } else { token } }
     })
 }
 
@@ -374,8 +374,9 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
     let lists =
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
     let profiles = (profile(), profile());
-    (ids, lists, limits(), profiles, any::<[bool; 5]>(), text(64)).prop_map(
-        |(ids, lists, limits, profiles, flags, service)| {
+    let ticket = (any::<u32>(), any::<[u8; 32]>(), bytes(1..MAX_TICKET_BYTES + 1));
+    (ids, lists, limits(), profiles, any::<[bool; 5]>(), text(64), prop::option::of(ticket)).prop_map(
+        |(ids, lists, limits, profiles, flags, service, ticket)| {
             let [of_client, allows_unprotected, reads_messages, takes_expedited, reads_use] = flags;
             let of_server = !of_client;
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
@@ -397,6 +398,11 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
                 reads_messages,
                 takes_expedited,
                 reads_use,
+                ticket: ticket.filter(|_| of_server).map(|(lifetime_s, secret, words)| Ticket {
+                    lifetime_s,
+                    secret,
+                    words: words.into(),
+                }),
             };
             (if of_client { End::Client } else { End::Server }, hello)
         },

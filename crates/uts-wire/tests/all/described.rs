@@ -200,6 +200,7 @@ pub fn establishment(header: &EstablishmentHeader<'_>, number: u32, body: &[u8])
     let level = match header.level {
         Level::Initial => "Initial",
         Level::Handshake => "Handshake",
+        Level::Early => "Early",
     };
     json!({
         "packet": level, "dcid": hex(header.dcid.as_slice()), "scid": hex(header.scid.as_slice()),
@@ -235,6 +236,10 @@ pub fn adaptive(header: &AdaptiveHeader, number: TruncatedNumber, payload: &[u8]
     })
 }
 
+fn ticket(ticket: &Ticket) -> Value {
+    json!({ "lifetime": ticket.lifetime_s, "secret": hex(ticket.secret), "words": hex(&ticket.words) })
+}
+
 /// A Hello: its items by the names of P-52's table, as they stand in it.
 pub fn hello(hello: &Hello) -> Value {
     let limits = &hello.limits;
@@ -262,6 +267,7 @@ pub fn hello(hello: &Hello) -> Value {
         ("19", is_said(hello.takes_expedited)),
         ("20", limits.connection_credit_bytes.map(|credit| json!(credit))),
         ("21", is_said(hello.reads_use)),
+        ("22", hello.ticket.as_ref().map(ticket)),
     ] {
         if let Some(item) = item {
             items[number] = item;

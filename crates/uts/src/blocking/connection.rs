@@ -3,8 +3,10 @@
 use super::{Carrier, Flow};
 use crate::connection::PropertyError;
 use crate::driver::ConnectionEvent;
+use crate::early::Ticket;
 use crate::fingerprint::Fingerprint;
 use crate::stats::Stats;
+use bytes::Bytes;
 use core::fmt;
 use core::time::Duration;
 use std::io;
@@ -175,6 +177,17 @@ impl Connection {
     /// [`SendFlow::finished`]: super::SendFlow::finished
     pub fn close(&self, code: u64, reason: &str) {
         self.carrier.wait(self.inner.close(code, reason));
+    }
+
+    /// Leave for an early request with a later connection, as [`crate::Connection::take_ticket`]
+    /// says.
+    pub fn take_ticket(&self) -> Option<Ticket> {
+        self.inner.take_ticket()
+    }
+
+    /// Waits for the answer to the early request, as [`crate::Connection::early_answer`] says.
+    pub fn early_answer(&self) -> Option<Bytes> {
+        self.carrier.wait(self.inner.early_answer())
     }
 
     /// Waits for the end of the connection.

@@ -2,6 +2,7 @@
 
 use super::{Carrier, Connection};
 use crate::driver::Host;
+use crate::early::EarlyRequest;
 use crate::fingerprint::Fingerprint;
 use crate::listener::{ListenError, ServerOptions};
 use core::fmt;
@@ -30,6 +31,11 @@ impl Listener {
     pub fn accept(&self) -> Option<Connection> {
         let connection = self.carrier.wait(self.inner.accept())?;
         Some(Connection::new(connection, self.carrier.clone()))
+    }
+
+    /// Waits for the next early request, as [`crate::Listener::early_request`] says.
+    pub fn early_request(&self) -> Option<EarlyRequest> {
+        self.carrier.wait(self.inner.early_request())
     }
 
     /// Accepts no more connections. Those that wait to be accepted are closed. Accepted connections

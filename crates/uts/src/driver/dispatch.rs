@@ -4,6 +4,7 @@ use super::per_key::{self, Joined};
 use super::{Inner, Shared, gone};
 use crate::AuthorizedKeys;
 use crate::connection::peer_key;
+use crate::early::{Kept, Ticket};
 use crate::stats::Stats;
 use crate::trust::RefusedClient;
 use core::num::NonZeroUsize;
@@ -67,6 +68,8 @@ pub(crate) struct ConnectionState {
     notify: Weak<ConnectionNotify>,
     /// Counts of the connection and facts of its path, at its end.
     pub last: Option<Box<(Stats, PathFacts)>>,
+    /// What is there for early requests, if anything is. Boxed, since most have nothing.
+    pub kept: Option<Box<Kept>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
     /// The latest packet size, older than what is in `backlog`. At most connections it is all that
     /// waits for a subscriber.
@@ -235,6 +238,11 @@ impl ConnectionState {
             Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
             Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
             Event::MaySend(rate) => self.publish_if_asked(ConnectionEvent::MaySend(rate)),
+            Event::EarlyAnswer(answer) => {
+                self.kept.get_or_insert_default().answer = Some(answer);
+                self.tell(|waiters| &waiters.state);
+            }
+            Event::Ticket(ticket) => self.kept.get_or_insert_default().ticket = Some(Ticket(*ticket)),
             Event::Closed(reason) => self.end(reason, woken),
         }
     }
@@ -244,7 +252,7 @@ impl Inner {
     /// Hands all events of the engine to those who wait for them; they are woken later, without the
     /// lock.
     pub(super) fn dispatch(&mut self, shared: &Shared, woken: &mut Vec<Waker>) {
-        let mut has_new = false;
+        let mut has_new = self.engine.has_early();
         while let Some(handle) = self.engine.accept() {
             has_new |= self.admit(shared, handle);
         }

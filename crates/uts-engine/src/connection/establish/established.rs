@@ -24,13 +24,14 @@ use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
 use uts_wire::packet::establishment::Level;
+use uts_wire::library::Ticket;
 use uts_wire::{ConnectionId, End, Hello};
 use zeroize::Zeroizing;
 
 /// Packets that may wait for the end of the handshake: a first window of them, from whoever sends
 /// under this id.
-const EARLY_PACKETS_MAX: usize = 16;
-const EARLY_BYTES_MAX: usize = 16 * 1024;
+const AHEAD_PACKETS_MAX: usize = 16;
+const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 impl Connection {
     pub(in crate::connection) fn handle_establishment(
@@ -49,7 +50,7 @@ impl Connection {
             return self.on_forged();
         };
         if handshake.awaits_keys(place.level) {
-            self.keep_early(None, &datagram[..place.end]);
+            self.keep_ahead(None, &datagram[..place.end]);
             return;
         }
         let first = !handshake.heard;
@@ -118,8 +119,8 @@ impl Connection {
                 self.life.phase = Phase::Open;
                 self.ways.events.push_back(Event::Connected);
                 let handshake = self.establishing.handshake.as_mut();
-                let early =
-                    handshake.map(|handshake| core::mem::take(&mut handshake.early)).unwrap_or_default();
+                let ahead =
+                    handshake.map(|handshake| core::mem::take(&mut handshake.ahead)).unwrap_or_default();
                 if self.identity.side == Side::Server {
                     // K-18: the client's handshake is confirmed by the first packet under the new
                     // keys.
@@ -130,7 +131,7 @@ impl Connection {
                 }
                 self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
                 self.begin_adaptation(now, is_corrected);
-                self.handle_early(now, early);
+                self.handle_ahead(now, ahead);
             }
             Err(reason) => {
                 if let Some(handshake) = &mut self.establishing.handshake {
@@ -234,6 +235,9 @@ impl Connection {
         self.ways.flows.peer_reads_messages = hello.reads_messages;
         self.ways.flows.peer_takes_expedited = hello.takes_expedited;
         self.agreement.peer_reads_use = hello.reads_use;
+        if let Some(ticket) = hello.ticket {
+            self.ways.events.push_back(Event::Ticket(Box::new(ticket)));
+        }
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
         self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
             (true, _) => peer_idle,
@@ -309,18 +313,18 @@ impl Connection {
     /// Keeps a packet that overtook the part of the handshake from which its keys follow: a client
     /// sends its first window right behind its confirmation, and a server's greeting with ML-KEM
     /// fills more than a packet. (establishment.md R-5)
-    pub(in crate::connection) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+    pub(in crate::connection) fn keep_ahead(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
         let Some(handshake) = &mut self.establishing.handshake else { return };
-        let kept: usize = handshake.early.iter().map(|(_, packet)| packet.len()).sum();
-        let fits = kept + packet.len() <= EARLY_BYTES_MAX && handshake.early.len() < EARLY_PACKETS_MAX;
+        let kept: usize = handshake.ahead.iter().map(|(_, packet)| packet.len()).sum();
+        let fits = kept + packet.len() <= AHEAD_BYTES_MAX && handshake.ahead.len() < AHEAD_PACKETS_MAX;
         if fits && handshake.ration.take(packet.len()) {
-            handshake.early.push((ecn, packet.to_vec()));
+            handshake.ahead.push((ecn, packet.to_vec()));
         }
     }
 
     /// Takes in what came before the keys did.
-    pub(in crate::connection) fn handle_early(&mut self, now: Time, early: Vec<(Option<Ecn>, Vec<u8>)>) {
-        for (ecn, mut packet) in early {
+    pub(in crate::connection) fn handle_ahead(&mut self, now: Time, ahead: Vec<(Option<Ecn>, Vec<u8>)>) {
+        for (ecn, mut packet) in ahead {
             self.handle_short(now, ecn, &mut packet);
         }
     }
@@ -419,6 +423,7 @@ pub(crate) fn hello(
     ids: (Option<ConnectionId>, Option<ConnectionId>),
     reset_token: Option<[u8; 16]>,
     proposal: Option<&Profile>,
+    ticket: Option<Ticket>,
 ) -> Vec<u8> {
     let limits = uts_wire::Limits {
         max_flows: config.flows_max,
@@ -445,6 +450,7 @@ pub(crate) fn hello(
         reads_messages: true,
         takes_expedited: config.requirements.expedited,
         reads_use: true,
+        ticket,
     };
     let mut out = Vec::new();
     hello.emit(&mut out);

@@ -6,6 +6,7 @@
 //! no answer. Everything else is a matter of exchange.
 
 use crate::config::PACKET_BYTES_MIN;
+use crate::connection::establish::early::Early;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
@@ -42,13 +43,13 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(30);
 const FOUR_BYTE_NUMBER: u8 = 0x83;
 
 /// One encryption level of the handshake.
-struct LevelState {
+pub(super) struct LevelState {
     keys: Keys,
     next_number: u32,
-    /// All handshake bytes of this level.
-    out: Vec<u8>,
+    /// All bytes of this level.
+    pub(super) out: Vec<u8>,
     /// Bytes to send, the first time or again.
-    to_send: RangeSet,
+    pub(super) to_send: RangeSet,
     /// Time at which each packet was sent, and the bytes of the level that it carried, as
     /// positions.
     sent: BTreeMap<u32, (Time, Range<u64>)>,
@@ -58,7 +59,7 @@ struct LevelState {
 }
 
 impl LevelState {
-    fn new(level: Level, keys: Keys) -> Self {
+    pub(super) fn new(level: Level, keys: Keys) -> Self {
         LevelState {
             keys,
             next_number: 0,
@@ -76,7 +77,7 @@ impl LevelState {
 pub(crate) struct Handshake {
     pub tls: quic::Connection,
     side: Side,
-    levels: [Option<LevelState>; 2],
+    pub(super) levels: [Option<LevelState>; Level::ALL.len()],
     /// Where the TLS library writes at present.
     writing: Level,
     pub token: Bytes,
@@ -111,7 +112,9 @@ pub(crate) struct Handshake {
     /// The first profile of both directions.
     pub proposal: Arc<Profile>,
     /// Packets that came before their keys: adaptive ones, and a server's of the level Handshake.
-    pub early: Vec<(Option<Ecn>, Vec<u8>)>,
+    pub ahead: Vec<(Option<Ecn>, Vec<u8>)>,
+    /// A request that travels with the handshake, and its answer.
+    pub early: Early,
 }
 
 /// Outcome of reading an establishment packet.
@@ -142,7 +145,7 @@ impl Handshake {
         let mut handshake = Handshake {
             tls,
             side,
-            levels: [Some(LevelState::new(Level::Initial, initial)), None],
+            levels: [Some(LevelState::new(Level::Initial, initial)), None, None],
             writing: Level::Initial,
             token: Bytes::new(),
             mechanism,
@@ -161,7 +164,8 @@ impl Handshake {
             least_bytes,
             sent_bytes: (0, 0),
             proposal,
-            early: Vec::new(),
+            ahead: Vec::new(),
+            early: Early::default(),
         };
         handshake.pump();
         handshake
@@ -172,6 +176,8 @@ impl Handshake {
         self.token = token;
         if let Some(level) = &mut self.levels[0] {
             level.keys = initial;
+        }
+        for level in self.levels.iter_mut().flatten() {
             let all = 0..level.out.len() as u64;
             level.to_send.insert(all);
             level.sent.clear();
@@ -190,14 +196,14 @@ impl Handshake {
 
     /// Forgets the keys of a level: nothing under them is of use any more. (K-20)
     pub fn discard(&mut self, level: Level) {
-        self.levels[level as usize] = None;
+        self.levels[level.index()] = None;
         if !self.is_active() {
             self.timer = None;
         }
     }
 
     fn level(&mut self, level: Level) -> Option<&mut LevelState> {
-        self.levels[level as usize].as_mut()
+        self.levels[level.index()].as_mut()
     }
 
     /// Takes what the TLS library has to say.
@@ -206,7 +212,7 @@ impl Handshake {
             let mut out = Vec::new();
             let change = self.tls.write_hs(&mut out);
             let nothing = out.is_empty();
-            if let Some(level) = self.levels[self.writing as usize].as_mut() {
+            if let Some(level) = self.levels[self.writing.index()].as_mut() {
                 let start = level.out.len() as u64;
                 level.to_send.insert(start..start + out.len() as u64);
                 level.out.extend_from_slice(&out);
@@ -233,12 +239,12 @@ impl Handshake {
 
     /// Takes out packets of the level Handshake that came before its keys, once these are there.
     pub fn take_overtakers(&mut self) -> Vec<Vec<u8>> {
-        if self.early.is_empty() || self.awaits_keys(Level::Handshake) {
+        if self.ahead.is_empty() || self.awaits_keys(Level::Handshake) {
             return Vec::new();
         }
         let is_long = |(_, packet): &(Option<Ecn>, Vec<u8>)| packet.first().is_some_and(|b| is_long(*b));
-        let (long, short) = core::mem::take(&mut self.early).into_iter().partition(is_long);
-        self.early = short;
+        let (long, short) = core::mem::take(&mut self.ahead).into_iter().partition(is_long);
+        self.ahead = short;
         let long: Vec<(Option<Ecn>, Vec<u8>)> = long;
         long.into_iter().map(|(_, packet)| packet).collect()
     }
@@ -246,7 +252,7 @@ impl Handshake {
     /// Takes in an establishment packet; `packet` starts with it.
     pub fn handle_packet(&mut self, now: Time, packet: &mut [u8], parsed: &Place) -> Brought {
         let mut brought = Brought::default();
-        let Some(level) = self.levels[parsed.level as usize].as_mut() else { return brought };
+        let Some(level) = self.levels[parsed.level.index()].as_mut() else { return brought };
         let Some((number, body)) = open(&level.keys, packet, parsed) else { return brought };
         let Ok(body) = parse_body(body) else { return brought };
         (brought.authentic, brought.number) = (true, number);
@@ -279,14 +285,22 @@ impl Handshake {
                 self.on_crypto(level, *crypto_offset, crypto, brought);
             }
             FunctionHeader::Acknowledgement { ranges, .. } => self.on_ack(now, level, ranges),
+            // K-27
+            FunctionHeader::Close { .. } if level == Level::Early => {}
             FunctionHeader::Close { .. } => brought.closed = farewell(header),
             FunctionHeader::Ping | FunctionHeader::Unknown { .. } => {}
         }
     }
 
     fn on_crypto(&mut self, level: Level, offset: u32, crypto: &[u8], brought: &mut Brought) {
-        let Some(state) = self.levels[level as usize].as_mut() else { return };
+        let Some(state) = self.levels[level.index()].as_mut() else { return };
         state.incoming.insert(offset, crypto, &mut self.ration);
+        if level == Level::Early {
+            while let Some(data) = state.incoming.read() {
+                self.early.on_bytes(&data);
+            }
+            return;
+        }
         while let Some(data) = self.level(level).and_then(|state| state.incoming.read()) {
             if let Err(error) = self.tls.read_hs(&data) {
                 // An alert tells the peer; its number is RFC 8446's. (K-12, P-59)
@@ -399,7 +413,7 @@ impl Handshake {
     ) {
         let (start, room) = (out.len(), self.datagram_bytes);
         let highest = if self.levels[1].is_some() { Level::Handshake } else { Level::Initial };
-        for level in [Level::Initial, Level::Handshake] {
+        for level in Level::ALL {
             let left = room.saturating_sub(out.len() - start);
             if left > 200 {
                 let before = out.len();
@@ -434,11 +448,12 @@ impl Handshake {
         // them (RFC 9000 section 10.2.3). A client's server has all; its first packets are padded
         // and would leave no room for others.
         let close = self.close.clone().filter(|_| is_highest || !client);
-        if self.close.is_some() && close.is_none() {
+        if self.close.is_some() && (close.is_none() || level == Level::Early) {
             return None;
         }
-        let (token, full_bytes) = (self.token.clone(), self.datagram_bytes);
-        let state = self.levels[level as usize].as_mut()?;
+        let token = if level == Level::Early { self.early.words.clone() } else { self.token.clone() };
+        let full_bytes = self.datagram_bytes;
+        let state = self.levels[level.index()].as_mut()?;
         let range = state.to_send.first();
         if !(state.ack_due || range.is_some() || ping_due || close.is_some()) {
             return None;

@@ -1,6 +1,7 @@
 //! Memory of handshakes for peers that nobody knows yet: each byte of a level once, so much for
 //! each handshake, and so much for all of an endpoint together.
 
+use super::early::{EARLY_BYTES_MAX, LENGTH_BYTES};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use uts_functions::RangeSet;
@@ -22,6 +23,7 @@ const fn reach_max(level: Level) -> u32 {
         Level::Initial => 16 * 1024,
         // A chain of certificates.
         Level::Handshake => 32 * 1024,
+        Level::Early => (EARLY_BYTES_MAX + LENGTH_BYTES) as u32,
     }
 }
 

@@ -1,6 +1,7 @@
 //! State of a connection until it is established, and what stays of it: the proof of the peer's
 //! address, and its certificates.
 
+pub(crate) mod early;
 pub(in crate::connection) mod established;
 pub(in crate::connection) mod handshake;
 pub(in crate::connection) mod handshake_memory;
