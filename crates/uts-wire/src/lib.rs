@@ -22,7 +22,7 @@ pub mod varint;
 pub use cid::{ConnectionId, MAX_CID_LEN};
 pub use error::{Problem, WireError};
 pub use frame::{Frame, FrameIter};
-pub use library::{End, Hello, Limits, MIN_UDP_PAYLOAD_BYTES};
+pub use library::{End, Hello, Limits, MAX_TICKET_BYTES, MIN_UDP_PAYLOAD_BYTES, Ticket};
 pub use profile::{WireChoice, WireProfile};
 pub use varint::Reader;
 

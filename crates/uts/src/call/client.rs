@@ -6,6 +6,7 @@ use super::value;
 use super::wire::{Half, Header, Item, METHOD_BYTES_MAX, code};
 use super::{CALL_TRIES, MESSAGE_MAX};
 use crate::connection::Connection;
+use crate::early::Ticket;
 use crate::endpoint::{ConnectOptions, connect};
 use bytes::Bytes;
 use core::future::Future;
@@ -13,7 +14,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 use uts_engine::{FlowError, FlowOptions};
@@ -33,6 +34,10 @@ pub struct CallOptions {
     /// The call may run more than once. It is then made again where it is not known whether it has
     /// run: at most once otherwise. (L-9)
     pub is_idempotent: bool,
+    /// The call may travel with the first flight of a connection, where it would else have to wait
+    /// for one, if the server has given leave for that with an earlier connection. It is answered
+    /// after one round trip then. It has to be one that may run more than once. (L-11)
+    pub is_early: bool,
     /// Tries at the most, as far as another is possible. 4 at first.
     pub tries: NonZeroU32,
     /// The longest message of an answer that is gathered, in bytes. 1 MiB at first.
@@ -46,6 +51,7 @@ impl Default for CallOptions {
         CallOptions {
             deadline: None,
             is_idempotent: false,
+            is_early: false,
             tries: CALL_TRIES,
             answer_max: MESSAGE_MAX,
             flow: FlowOptions::default(),
@@ -65,16 +71,31 @@ impl CallOptions {
         self.is_idempotent = true;
         self
     }
+
+    /// Marks the call as one that may run more than once, and may travel with the first flight of a
+    /// connection: [`CallOptions::is_early`]. An observer of the path can copy the packets, and have
+    /// it run again.
+    #[must_use]
+    pub fn early(mut self) -> Self {
+        (self.is_idempotent, self.is_early) = (true, true);
+        self
+    }
 }
 
 /// Calls methods of a server. Clones share their connection.
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Link>);
+pub struct Caller(pub(super) Arc<Link>);
 
 #[derive(Debug)]
-enum Link {
+pub(super) enum Link {
     Over(Connection),
-    To { target: String, options: Box<ConnectOptions>, current: Mutex<Option<Connection>> },
+    To {
+        target: String,
+        options: Box<ConnectOptions>,
+        current: Mutex<Option<Connection>>,
+        /// Leave for an early request, by the last connection.
+        ticket: std::sync::Mutex<Option<Ticket>>,
+    },
 }
 
 impl Link {
@@ -85,7 +106,7 @@ impl Link {
                 Some(reason) => Err(CallErrorKind::Lost(reason)),
                 None => Ok(connection.clone()),
             },
-            Link::To { target, options, current } => {
+            Link::To { target, options, current, .. } => {
                 // One connects, the others wait for that.
                 let mut current = current.lock().await;
                 if let Some(open) = current.as_ref().filter(|open| open.close_reason().is_none()) {
@@ -93,8 +114,16 @@ impl Link {
                 }
                 *current = None;
                 let fresh = connect(target, ConnectOptions::clone(options)).await?;
+                self.keep_ticket(&fresh);
                 Ok(current.insert(fresh).clone())
             }
+        }
+    }
+
+    /// Keeps the ticket of a new connection for the next.
+    pub(super) fn keep_ticket(&self, fresh: &Connection) {
+        if let (Link::To { ticket, .. }, Some(given)) = (self, fresh.take_ticket()) {
+            *ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
         }
     }
 
@@ -113,7 +142,12 @@ impl Caller {
     /// connection has ended, the next call makes another.
     pub fn to(target: impl Into<String>, options: ConnectOptions) -> Self {
         let current = Mutex::new(None);
-        Caller(Arc::new(Link::To { target: target.into(), options: Box::new(options), current }))
+        Caller(Arc::new(Link::To {
+            target: target.into(),
+            options: Box::new(options),
+            current,
+            ticket: std::sync::Mutex::default(),
+        }))
     }
 
     /// Begins a call whose request and answer are streams of messages. Nothing leaves before the
@@ -209,6 +243,11 @@ impl Caller {
         options: &CallOptions,
         until: Option<Instant>,
     ) -> Result<Bytes, CallError> {
+        if options.is_early
+            && let Some(answered) = self.attempt_early(method, &request, options, until).await
+        {
+            return answered;
+        }
         let Call { request: mut asked, mut answer } = self.begin_until(method, options, until).await?;
         match asked.send_last(request).await {
             // Why it reads no more, the answer says.
@@ -242,7 +281,7 @@ impl Caller {
 }
 
 /// Waits for a future, but not beyond an instant; `None` = that came first.
-async fn before<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn before<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) => timeout_at(until, future).await.ok(),
         None => Some(future.await),
@@ -409,7 +448,7 @@ impl CallAnswer {
 }
 
 /// The end of a call by a frame of the server's.
-fn on_end_frame(item: Item) -> CallError {
+pub(super) fn on_end_frame(item: Item) -> CallError {
     match item {
         Item::Refused(why, text) => CallError::new(CallErrorKind::Refused { why, text }, false),
         Item::Failed(code, text) => CallError::new(CallErrorKind::Failed { code, text }, true),

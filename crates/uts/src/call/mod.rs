@@ -35,10 +35,11 @@
 //! ```
 //!
 //! * [`wire`]: bytes; [`body`]: halves of a call; [`value`]: values in messages;
-//! * [`client`], [`server`]: the two ends; [`error`]: how calls end.
+//! * [`client`], [`server`]: the two ends; [`early`]: calls before there is a connection; [`error`]: how calls end.
 
 mod body;
 mod client;
+mod early;
 mod error;
 mod server;
 #[cfg(test)]

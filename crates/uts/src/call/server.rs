@@ -1,6 +1,7 @@
 //! The end that is called.
 
 use super::body::{Found, MessageReader, MessageWriter, RecvError};
+use super::early::EarlyHandler;
 use super::error::Failure;
 use super::wire::{Half, Header, Item, Refusal, code, put_failed, put_refused};
 use super::{MESSAGE_MAX, value};
@@ -77,8 +78,9 @@ impl From<RecvError> for Stop {
 #[derive(Clone)]
 pub struct Methods {
     all: Arc<BTreeMap<String, Handler>>,
-    ledger: Ledger,
-    stopping: Arc<watch::Sender<bool>>,
+    pub(super) early: Arc<BTreeMap<String, EarlyHandler>>,
+    pub(super) ledger: Ledger,
+    pub(super) stopping: Arc<watch::Sender<bool>>,
 }
 
 /// A call, as its handler has it.
@@ -131,6 +133,7 @@ impl Methods {
     pub fn new() -> Self {
         Methods {
             all: Arc::default(),
+            early: Arc::default(),
             ledger: Ledger::of_server(&Budget::of_process()),
             stopping: Arc::new(watch::Sender::new(false)),
         }
@@ -148,6 +151,12 @@ impl Methods {
     fn with(mut self, method: impl Into<String>, handler: Handler) -> Self {
         let all = Arc::get_mut(&mut self.all).expect("methods are named before they are shared");
         all.insert(method.into(), handler);
+        self
+    }
+
+    pub(super) fn with_early(mut self, method: String, handler: EarlyHandler) -> Self {
+        let early = Arc::get_mut(&mut self.early).expect("methods are named before they are shared");
+        early.insert(method, handler);
         self
     }
 

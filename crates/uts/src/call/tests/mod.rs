@@ -1,6 +1,7 @@
 //! Calls in virtual time: the endpoints, connections and flows are those that programs use, in a
 //! network without sockets.
 
+mod early;
 mod ends;
 mod hostile;
 mod once;
