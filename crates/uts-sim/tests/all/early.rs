@@ -112,7 +112,7 @@ impl Client {
 
     /// Everything that both have to say, until the connection stands and is quiet.
     fn settle(&mut self, server: &mut Server, host: u8, mut now: Time) -> Time {
-        for _ in 0..20 {
+        for _ in 0..300 {
             let flight = self.flight(now);
             now += WAY;
             let mut said: Vec<_> = flight.into_iter().flat_map(|d| server.hear(now, host, d)).collect();
