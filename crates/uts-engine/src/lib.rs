@@ -39,13 +39,14 @@ pub use config::{
 };
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
-    After, Connection, EARLY_BYTES_MAX, EarlyError, EarlyRequest, Ecn, ExchangeError, FindMemory, FlowError, FlowOptions, FrameKinds, HandshakeLevel,
-    HandshakeRow, IntoBatch, Made, Memory, MessageBatch, MessageOptions, Presented, Read, ReadError,
-    ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages, WriteError,
+    After, Connection, EARLY_BYTES_MAX, EarlyError, EarlyRequest, Ecn, ExchangeError, FindMemory, FlowError,
+    FlowOptions, FrameKinds, HandshakeLevel, HandshakeRow, IntoBatch, Made, Memory, MessageBatch,
+    MessageOptions, Presented, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind, TraceRow,
+    UnevenMessages, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX, Worker, worker_of};
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
-pub use uts_wire::library::Ticket;
 pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};
+pub use uts_wire::library::Ticket;

@@ -109,6 +109,10 @@ impl<W: Write> Qlog<W> {
                 let who = if *is_peer { "peer" } else { "this end" };
                 ("uts:moved", json!({ "remote": printable::address(*remote).to_string(), "who": who }))
             }
+            Event::EarlyAnswer(answer) => {
+                ("uts:early_answer", json!({ "length": answer.as_ref().map(|answer| answer.len()) }))
+            }
+            Event::Ticket(ticket) => ("uts:ticket", json!({ "lifetime_s": ticket.lifetime_s })),
             Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
             Event::MaySend(rate) => ("uts:may_send", json!({ "bits_per_s": rate.bits_per_sec() })),
             Event::Exchange(exchange) => describe(exchange),

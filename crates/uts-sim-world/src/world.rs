@@ -171,6 +171,8 @@ impl Told {
             | Event::Heard(_)
             | Event::Moved { .. }
             | Event::NoEffect(_)
+            | Event::EarlyAnswer(_)
+            | Event::Ticket(_)
             | Event::MaySend(_) => {}
             Event::Closed(reason) => {
                 self.closed = Some(reason);

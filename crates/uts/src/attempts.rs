@@ -316,7 +316,7 @@ mod tests {
 
     fn target(options: &ConnectOptions, carrier: Host) -> Target<'_> {
         let name = ServerName::try_from("localhost").expect("a name");
-        Target { host: "localhost:4433".into(), name, options, from: None, carrier }
+        Target { host: "localhost:4433".into(), name, options, from: None, carrier, early: Mutex::default() }
     }
 
     async fn within<T>(future: impl Future<Output = T>) -> T {

@@ -100,9 +100,9 @@ pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
-    After, CloseReason, EARLY_BYTES_MAX, EarlyError, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
-    FlowOptions, Made, MediaTime, MessageBatch, MessageOptions, PlayoutFigures, Timing, TraceKind, TraceRow,
-    Tried, UnevenMessages,
+    After, CloseReason, ConnectionConfig, Direction, EARLY_BYTES_MAX, EarlyError, ExchangeError,
+    ExchangeEvent, FlowError, FlowId, FlowOptions, Made, MediaTime, MessageBatch, MessageOptions,
+    PlayoutFigures, Timing, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

@@ -126,7 +126,8 @@ impl Endpoint {
         let stores = Stores::new(&self.shared.budget, self.shared.spares.clone(), &config);
         let tickets = self.door.tickets.clone();
         let ticket = tickets.as_ref().map(|t| t.lock().unwrap_or_else(PoisonError::into_inner).issue(now));
-        let params = connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None, ticket);
+        let params =
+            connection::hello(&config, stores.first_credit, local_cid, ids, reset_token, None, ticket);
         let server = self.config.server_for.as_ref().map_or(server, |of| of(remote));
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
         let birth = Birth {

@@ -294,10 +294,17 @@ pub fn payload() -> impl Strategy<Value = Vec<Frame<'static>>> {
 }
 
 pub fn establishment_header() -> impl Strategy<Value = EstablishmentHeader<'static>> {
-    (0..Level::ALL.len(), cid(), cid(), bytes(0..MAX_TOKEN_BYTES + 1)).prop_map(|(level, dcid, scid, token)| {
-        let level = Level::ALL[level];
-        EstablishmentHeader { level, dcid, scid, token: if level == Level::Handshake { &[] } else { token } }
-    })
+    (0..Level::ALL.len(), cid(), cid(), bytes(0..MAX_TOKEN_BYTES + 1)).prop_map(
+        |(level, dcid, scid, token)| {
+            let level = Level::ALL[level];
+            EstablishmentHeader {
+                level,
+                dcid,
+                scid,
+                token: if level == Level::Handshake { &[] } else { token },
+            }
+        },
+    )
 }
 
 fn function_header() -> impl Strategy<Value = FunctionHeader<'static>> {

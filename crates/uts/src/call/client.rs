@@ -244,7 +244,7 @@ impl Caller {
         until: Option<Instant>,
     ) -> Result<Bytes, CallError> {
         if options.is_early
-            && let Some(answered) = self.attempt_early(method, &request, options, until).await
+            && let Some(answered) = self.attempt_early(method, &request, until).await
         {
             return answered;
         }

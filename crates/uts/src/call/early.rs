@@ -1,6 +1,6 @@
 //! Calls that travel with the first flight of a connection, as early requests. (L-11)
 
-use super::client::{CallOptions, Caller, Link, before, on_end_frame};
+use super::client::{Caller, Link, before, on_end_frame};
 use super::error::{CallError, CallErrorKind, Failure};
 use super::server::Methods;
 use super::wire::{Breach, Frames, Half, Header, Item, METHOD_BYTES_MAX, put_failed, put_message_head};
@@ -65,7 +65,9 @@ impl Methods {
         // L-10
         let Ok(_room) = payer.charge(Resource::Requests, 1) else { return };
         let Some((header, message)) = one_call(request.bytes()) else { return };
-        let Some(handler) = self.early.get(&header.method).filter(|_| !*self.stopping.borrow()) else { return };
+        let Some(handler) = self.early.get(&header.method).filter(|_| !*self.stopping.borrow()) else {
+            return;
+        };
         let handling = handler(message);
         let outcome = match header.left {
             // L-8
@@ -128,7 +130,6 @@ impl Caller {
         &self,
         method: &str,
         request: &Bytes,
-        options: &CallOptions,
         until: Option<Instant>,
     ) -> Option<Result<Bytes, CallError>> {
         let Link::To { target, options: connecting, current, ticket } = &*self.0 else { return None };
@@ -136,7 +137,10 @@ impl Caller {
         let mut call = Vec::new();
         Header { method: method.to_owned(), left }.emit(&mut call);
         put_message_head(&mut call, request.len());
-        if method.is_empty() || method.len() > METHOD_BYTES_MAX || call.len() + request.len() > EARLY_BYTES_MAX {
+        if method.is_empty()
+            || method.len() > METHOD_BYTES_MAX
+            || call.len() + request.len() > EARLY_BYTES_MAX
+        {
             return None;
         }
         call.extend_from_slice(request);

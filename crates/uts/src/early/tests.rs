@@ -213,7 +213,8 @@ async fn on_bad_paths_an_answer_is_right_or_there_is_none() {
         assert!(server.count() <= 1, "seed {seed}: done {} times", server.count());
         assert_eq!(by_flow(&connection, &asked).await, reversed(&asked), "seed {seed}");
     }
-    assert!(answered * 2 > of, "{answered} of {of}");
+    // The handshake waits for no answer: one that is lost, or overtaken, is left to a flow.
+    assert!(answered * 3 > of, "{answered} of {of}");
 }
 
 #[tokio::test(start_paused = true)]

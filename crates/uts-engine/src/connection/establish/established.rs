@@ -23,8 +23,8 @@ use rustls::pki_types::CertificateDer;
 use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
-use uts_wire::packet::establishment::Level;
 use uts_wire::library::Ticket;
+use uts_wire::packet::establishment::Level;
 use uts_wire::{ConnectionId, End, Hello};
 use zeroize::Zeroizing;
 

@@ -27,7 +27,8 @@ impl Connection {
             self.establishing.peer_certificates.iter().filter(is_own).flat_map(|all| all.iter());
         let waiting = self.ways.events.capacity() * size_of::<Event>()
             + self.establishing.handshake.as_ref().map_or(0, |handshake| {
-                handshake.ahead.iter().map(|(_, packet)| packet.capacity()).sum::<usize>() + handshake.early_bytes()
+                handshake.ahead.iter().map(|(_, packet)| packet.capacity()).sum::<usize>()
+                    + handshake.early_bytes()
             });
         [
             ("connection", size_of::<Connection>()),
