@@ -70,8 +70,8 @@ pub enum Event {
     /// what was told before. Told to those who ask for it, by
     /// [`Connection::want_rate`](crate::Connection::want_rate).
     MaySend(Rate),
-    /// The answer to the early request of this end, or that there is none: then the request is to be
-    /// made again, by a flow. Told once, if there was a request. (K-28)
+    /// The answer to the early request of this end, or that there is none: then the request is to
+    /// be made again, by a flow. Told once, if there was a request. (K-28)
     EarlyAnswer(Option<Bytes>),
     /// Leave for an early request to the same server, with a later connection. (K-23)
     Ticket(Box<Ticket>),

@@ -1,6 +1,6 @@
 //! Early requests: a client that has met a server before sends a request with the first flight of
-//! its next connection, and has the answer after one round trip, beside the handshake. (keys.md K-23
-//! to K-28)
+//! its next connection, and has the answer after one round trip, beside the handshake. (keys.md
+//! K-23 to K-28)
 
 use crate::connection::Connection;
 use crate::driver::Shared;

@@ -108,8 +108,8 @@ impl ConnectOptions {
 
     /// Sends a request with the first flight, by a ticket that the same server gave with an earlier
     /// connection ([`Connection::take_ticket`]). It must be a request that may be done twice
-    /// (`safelyReplayable`, RFC 9622): whoever copies the packets on the way can have it done again.
-    /// Whoever learns the server's memory within two hours can read it. It has at most
+    /// (`safelyReplayable`, RFC 9622): whoever copies the packets on the way can have it done
+    /// again. Whoever learns the server's memory within two hours can read it. It has at most
     /// [`EARLY_BYTES_MAX`](crate::EARLY_BYTES_MAX). [`Connection::early_answer`] has the answer, or
     /// says that there is none. If several addresses are tried, it goes to the first.
     #[must_use]

@@ -20,8 +20,8 @@ impl Endpoint {
     }
 
     /// The next early request of a client, and the connection that is to be answered by
-    /// [`Endpoint::answer_early`]. It may be a copy: the client is not known to be where it seems to
-    /// be, and the request may come again by a flow.
+    /// [`Endpoint::answer_early`]. It may be a copy: the client is not known to be where it seems
+    /// to be, and the request may come again by a flow.
     pub fn next_early(&mut self) -> Option<(ConnectionHandle, EarlyRequest)> {
         self.door.early.pop_front()
     }

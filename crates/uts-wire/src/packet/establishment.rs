@@ -67,8 +67,8 @@ pub struct EstablishmentHeader<'a> {
     pub dcid: ConnectionId,
     /// The sender's connection id.
     pub scid: ConnectionId,
-    /// At `Initial` the proof of the client's address, empty if there is none. At `Early` the ticket,
-    /// empty from a server. At most [`MAX_TOKEN_BYTES`]. Empty at `Handshake`.
+    /// At `Initial` the proof of the client's address, empty if there is none. At `Early` the
+    /// ticket, empty from a server. At most [`MAX_TOKEN_BYTES`]. Empty at `Handshake`.
     pub token: &'a [u8],
 }
 

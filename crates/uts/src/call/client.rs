@@ -73,8 +73,8 @@ impl CallOptions {
     }
 
     /// Marks the call as one that may run more than once, and may travel with the first flight of a
-    /// connection: [`CallOptions::is_early`]. An observer of the path can copy the packets, and have
-    /// it run again.
+    /// connection: [`CallOptions::is_early`]. An observer of the path can copy the packets, and
+    /// have it run again.
     #[must_use]
     pub fn early(mut self) -> Self {
         (self.is_idempotent, self.is_early) = (true, true);

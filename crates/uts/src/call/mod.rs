@@ -35,7 +35,8 @@
 //! ```
 //!
 //! * [`wire`]: bytes; [`body`]: halves of a call; [`value`]: values in messages;
-//! * [`client`], [`server`]: the two ends; [`early`]: calls before there is a connection; [`error`]: how calls end.
+//! * [`client`], [`server`]: the two ends; [`early`]: calls before there is a connection;
+//!   [`error`]: how calls end.
 
 mod body;
 mod client;

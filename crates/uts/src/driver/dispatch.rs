@@ -68,7 +68,7 @@ pub(crate) struct ConnectionState {
     notify: Weak<ConnectionNotify>,
     /// Counts of the connection and facts of its path, at its end.
     pub last: Option<Box<(Stats, PathFacts)>>,
-    /// What is there for early requests, if anything is. Boxed, since most have nothing.
+    /// State of early requests, if there is any. Boxed, since most have none.
     pub kept: Option<Box<Kept>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
     /// The latest packet size, older than what is in `backlog`. At most connections it is all that

@@ -194,7 +194,7 @@ async fn a_server_that_is_unsure_of_addresses_takes_requests_too() {
     }
 }
 
-/// What comes of it is the right answer or none, and a request is not done twice early.
+/// The right answer comes of it or none, and a request is not done twice early.
 #[tokio::test(start_paused = true)]
 async fn on_bad_paths_an_answer_is_right_or_there_is_none() {
     let (mut answered, mut of) = (0, 0);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::{Instant, sleep};
 
-/// A server of methods that may be asked for early: it adds one to its count, and gives back what it
-/// is asked. Its clients forget their connection when they are told to.
+/// A server of methods that may be asked for early: it adds one to its count, and gives back what
+/// it is asked. It ends each connection after a second.
 struct Server {
     identity: Identity,
     runs: Arc<AtomicU64>,
