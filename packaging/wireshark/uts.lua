@@ -6,7 +6,7 @@
 local uts = Proto("utst", "Universal Transport System")
 
 local VERSION = 0x55545302
-local TYPES = { [0] = "Initial", [1] = "Handshake", [2] = "Retry" }
+local TYPES = { [0] = "Initial", [1] = "Handshake", [2] = "Retry", [3] = "Early" }
 local INTEGRITY_BYTES = 16
 
 local f = {
@@ -87,7 +87,7 @@ local function long_packet(tvb, at, pinfo, tree)
         packet:add(f.integrity, tvb(next + token, INTEGRITY_BYTES))
         return tvb:len(), name
     end
-    if name == "Initial" then
+    if name == "Initial" or name == "Early" then
         local bytes, header = varint(tvb, next)
         if not bytes or next + header + bytes > tvb:len() then return end
         if bytes > 0 then packet:add(f.token, tvb(next + header, bytes)) end

@@ -24,6 +24,7 @@ extern crate self as uts_lab;
 
 mod cmd;
 pub mod control;
+mod disk;
 pub mod doctor;
 pub mod experiment;
 mod names;

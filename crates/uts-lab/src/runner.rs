@@ -5,6 +5,7 @@
 //! ended. Whatever kills this process, it leaves a directory that the same command continues.
 
 use crate::control::Controls;
+use crate::disk::Disk;
 use crate::experiment::case::Case;
 use crate::experiment::derived;
 use crate::experiment::file::{Experiment, WorldKind};
@@ -168,6 +169,9 @@ fn run_in(
         directory: &directory,
         runs: Mutex::new(known),
         progress: &progress,
+        pending: AtomicUsize::new(pending.len()),
+        at_once: AtomicUsize::new(1),
+        disk: Disk::default(),
         stop,
         refreshed: Mutex::new(Instant::now()),
         done: AtomicUsize::new(0),
@@ -217,6 +221,7 @@ fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize], open: &Ope
             }
         };
         let jobs = world.parallel().min(config.jobs.unwrap_or(usize::MAX)).clamp(1, here.len());
+        work.at_once.store(jobs, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
         let worker = || -> Result<()> {
             while !work.stop.load(Ordering::Relaxed) {
@@ -247,6 +252,10 @@ struct Work<'w> {
     /// All runs of the directory, by name.
     runs: Mutex<HashMap<String, RunFile>>,
     progress: &'w Progress,
+    /// Runs that are still to be done, and how many are at a time.
+    pending: AtomicUsize,
+    at_once: AtomicUsize,
+    disk: Disk,
     stop: &'w AtomicBool,
     refreshed: Mutex<Instant>,
     done: AtomicUsize,
@@ -308,8 +317,18 @@ impl Work<'_> {
     }
 
     fn keep(&self, run: RunFile) -> Result<()> {
+        let (is_skipped, dir) = (run.status == RunStatus::Skipped, self.directory.run(&run.id));
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run.id.clone(), run);
         self.done.fetch_add(1, Ordering::Relaxed);
+        let to_come = self.pending.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+        if !is_skipped {
+            let outlook = self.disk.on_run(&dir, to_come, self.at_once.load(Ordering::Relaxed))?;
+            match outlook {
+                Some(outlook) if outlook.is_warning => self.progress.tell(&outlook.line),
+                Some(outlook) => self.progress.line(&outlook.line),
+                None => {}
+            }
+        }
         let is_due = {
             let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
             let is_due = refreshed.elapsed() > REFRESH;

@@ -134,6 +134,11 @@ impl Directory {
         Ok(fs::rename(&part, whole)?)
     }
 
+    /// Place of a run that has ended.
+    pub fn run(&self, id: &str) -> PathBuf {
+        run_path(&self.path, id)
+    }
+
     /// Forgets a run that was begun.
     pub fn abandon(&self, id: &str) {
         // The next to open the directory removes it if this does not.
