@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels regret instructions interop rivals rivals-test check doc deny doctor fuzz package c python clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -52,6 +52,12 @@ bench-tunnels: setup ## Measure `uts tunnel` beside ssh -L, KCP and WireGuard ov
 	cargo build --release --locked -p uts-plot --example tunnels
 	@scripts/tunnel-rivals bench/out/rivals
 	@python3 bench/tunnels $(if $(QUICK),--quick) $(BENCH)
+
+bench-python: python ## Measure UTS for Python beside aioquic, on loopback (QUICK=1 for a tenth of it): bench/python
+	python3 -m venv target/bench-python
+	target/bench-python/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/python/uts_transport-*.whl
+	target/bench-python/bin/pip install --quiet --disable-pip-version-check aioquic==1.7.2 cffi==2.1.1
+	@target/bench-python/bin/python bench/python $(if $(QUICK),--quick) $(BENCH)
 
 regret: setup ## Compare the profile that adapts with the best fixed one, in virtual time, over 65 scenarios; page in regret-out/ (REGRET='--only voice')
 	cargo build --release --locked --bin uts-regret
