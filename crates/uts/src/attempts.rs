@@ -4,7 +4,7 @@
 use crate::connection::{Connection, explain, objects_to_key};
 use crate::driver::Host;
 use crate::driver::{Shared, random_bytes};
-use crate::early::Asking;
+use crate::early::Early;
 use crate::endpoint::{ConnectError, ConnectOptions};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -33,7 +33,7 @@ pub(crate) struct Target<'a> {
     /// Carrier of the endpoint that is made for the connection.
     pub carrier: Host,
     /// The early request, until an attempt has taken it: a ticket is good once.
-    pub early: Mutex<Option<Asking>>,
+    pub early: Mutex<Option<Early>>,
 }
 
 /// An attempt that has come to nothing.

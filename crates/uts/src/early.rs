@@ -25,10 +25,13 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// A request that travels with the first flight of a connection.
+/// A request that travels with the first flight of a connection
+/// ([`ConnectOptions::early`](crate::ConnectOptions::early)).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asking {
+pub struct Early {
+    /// Leave of the server.
     pub ticket: Ticket,
+    /// The request: at most [`EARLY_BYTES_MAX`](crate::EARLY_BYTES_MAX).
     pub request: Bytes,
 }
 

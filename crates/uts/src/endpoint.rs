@@ -4,7 +4,7 @@ use crate::attempts::Target;
 use crate::connection::Connection;
 use crate::driver::Host;
 use crate::driver::{OwnSocket, Shared, random_bytes};
-use crate::early::{Asking, Ticket};
+use crate::early::{Early, Ticket};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::race::in_turns;
@@ -68,7 +68,8 @@ pub struct ConnectOptions {
     pub key_log: bool,
     /// Way in which a secret is agreed on with the server.
     pub key_exchange: KeyExchange,
-    pub(crate) early: Option<Asking>,
+    /// A request that travels with the first flight: [`ConnectOptions::early`].
+    pub early: Option<Early>,
 }
 
 impl ConnectOptions {
@@ -114,7 +115,7 @@ impl ConnectOptions {
     /// says that there is none. If several addresses are tried, it goes to the first.
     #[must_use]
     pub fn early(mut self, ticket: Ticket, request: impl Into<Bytes>) -> Self {
-        self.early = Some(Asking { ticket, request: request.into() });
+        self.early = Some(Early { ticket, request: request.into() });
         self
     }
 

@@ -80,7 +80,7 @@ pub use connection::{Connection, Events, PropertyError};
 pub use driver::ConnectionEvent;
 #[cfg(unix)]
 pub use driver::succession::{Handover, Pulse, TakenOver};
-pub use early::{EarlyRequest, Ticket};
+pub use early::{Early, EarlyRequest, Ticket};
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, Stopped, WriteError};

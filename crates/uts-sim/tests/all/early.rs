@@ -4,7 +4,7 @@
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
-use uts_engine::{ConnectionConfig, EARLY_BYTES_MAX, Endpoint, EndpointConfig, Event, Ticket};
+use uts_engine::{ConnectionConfig, EARLY_BYTES_MAX, Endpoint, EndpointConfig, Event, Ticket, Worker};
 use uts_functions::Time;
 use uts_sim::identity::{Identities, SERVER_NAME};
 use uts_wire::packet::establishment::{EstablishmentPacket, Level, LongPacket, parse_header};
@@ -30,9 +30,14 @@ struct Server {
 
 impl Server {
     fn new(identities: &Identities, answer: &[u8]) -> Self {
+        Self::of_crew(identities, answer, None)
+    }
+
+    fn of_crew(identities: &Identities, answer: &[u8], worker: Option<Worker>) -> Self {
         let config = EndpointConfig {
             server: Some(identities.server.clone()),
             takes_early: true,
+            worker,
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(config, [1; 32]);
@@ -251,6 +256,21 @@ fn a_forged_packet_uses_nothing_up() {
     }
     server.hear(now, 2, packet.clone());
     assert_eq!(server.requests, [b"one"]);
+}
+
+/// Endpoints that share a port take each other's tickets, and each ticket once together.
+#[test]
+fn a_crew_takes_a_ticket_once() {
+    let identities = Identities::new().expect("keys");
+    let crew = Worker::crew(2).into_iter();
+    let mut servers: Vec<Server> =
+        crew.map(|worker| Server::of_crew(&identities, b"no", Some(worker))).collect();
+    let (ticket, mut now) = ticket(&identities, &mut servers[0]);
+    for (seed, (worker, is_taken)) in (30..).zip([(1, true), (0, false), (1, false)]) {
+        let mut client = Client::new(&identities, seed, now, Some((ticket.clone(), b"one")));
+        now = client.settle(&mut servers[worker], seed, now);
+        assert_eq!(client.answer, Some(is_taken.then(|| b"no".to_vec())), "{worker}");
+    }
 }
 
 /// RFC 9000 section 8.1, with the longest answer to the shortest request.
