@@ -30,11 +30,17 @@ struct Ends {
 
 impl Ends {
     async fn begin(weather: Weather, seed: u64) -> Self {
+        Self::begin_with(weather, seed, |_| {}).await
+    }
+
+    /// The same, with other options of the end that has memory.
+    async fn begin_with(weather: Weather, seed: u64, change: impl FnOnce(&mut ConnectOptions)) -> Self {
         let network = Network::begin(weather, seed);
         let identity = Identity::generate().expect("a key");
         let options = ServerOptions::new(identity.clone());
         let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");
-        let options = ConnectOptions::pinned(identity.fingerprint());
+        let mut options = ConnectOptions::pinned(identity.fingerprint());
+        change(&mut options);
         let owner = connect(&SocketAddr::from(PLACE).to_string(), options).await.expect("connected");
         let mover = listener.accept().await.expect("the owner");
         let moves = Moves::new(&owner);
@@ -441,4 +447,22 @@ async fn a_move_waits_for_no_credit_of_its_flow() {
             }
         }
     }
+}
+
+/// An end that bounds the rate at which it receives is not sent more for the memory that it has.
+/// (flow.md R-10)
+#[tokio::test(start_paused = true)]
+async fn memory_is_filled_no_faster_than_the_rate_of_its_owner() {
+    const BITS_PER_SEC: f64 = 1e6;
+    let slow = |options: &mut ConnectOptions| {
+        options.connection.requirements.set("maxRecvRate", "1Mbit/s").expect("a property");
+    };
+    let ends = Ends::begin_with(Weather::FAIR, 13, slow).await;
+    let (data, begun) = (random(2 << 20, 13), tokio::time::Instant::now());
+    let region = ends.moves.name(BytesMut::zeroed(data.len()));
+    ends.move_to(region.tag(), 0, &data).await.expect("moved");
+    let least = data.len() as f64 * 8.0 / BITS_PER_SEC;
+    let took = begun.elapsed().as_secs_f64();
+    assert!(took > 0.9 * least && took < 1.5 * least, "{took} s for {least}");
+    assert!(region.whole().await.expect("whole")[..] == data);
 }
