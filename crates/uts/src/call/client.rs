@@ -117,8 +117,8 @@ impl Caller {
         Caller(Arc::new(Link::Over(connection)))
     }
 
-    /// Calls a server at `target`, as [`connect`] takes it. The first call connects. Once the
-    /// connection has ended, the next call makes another.
+    /// Calls a server at `target`, as [`connect`](crate::connect) takes it. The first call
+    /// connects. Once the connection has ended, the next call makes another.
     pub fn to(target: impl Into<String>, options: ConnectOptions) -> Self {
         Self::to_from(Host::Runtime, target.into(), options)
     }
