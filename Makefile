@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test check doc deny doctor fuzz package c python clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -77,6 +77,9 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
+rpc-test: setup ## Test services of tonic (gRPC) and tarpc over flows: rpc/README.md
+	@scripts/cargo-test --locked --manifest-path rpc/Cargo.toml --target-dir rpc/target
+
 check: lint ## Check all that `make lint` does, and run the tests inside the crates: before each commit
 	@scripts/cargo-test --workspace --lib --bins
 
@@ -86,7 +89,7 @@ lint: setup ## Check formatting, lints, texts, links and other workspaces
 	@scripts/lint
 	@$(MAKE) --no-print-directory doc outside
 
-outside: setup ## Check that what has a workspace of its own still compiles: benchmarks, rivals, fuzzers
+outside: setup ## Check that what has a workspace of its own still compiles: benchmarks, rivals, fuzzers, gRPC
 	@scripts/outside
 
 doc: setup ## Build the documentation of all crates, private parts included, into target/doc
@@ -118,7 +121,7 @@ doctor: setup ## List the optional tools that are installed, and what each is fo
 
 clean: ## Remove everything that was built, and the demonstration's report
 	cargo clean
-	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target
+	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target rpc/target
 
 setup:
 	@scripts/setup

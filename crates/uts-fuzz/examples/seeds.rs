@@ -7,7 +7,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+use uts::call::Refusal;
+use uts::call::wire::{Header, put_failed, put_message_head, put_refused};
 use uts::{Fingerprint, Identity};
+use uts_cli::media::wire::{Asked, Role};
 use uts_cli::perf::{Report, Request as Measure, ToServer, VERSION, Way};
 use uts_files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
 use uts_files::{Fault, FaultKind};
@@ -309,9 +312,51 @@ fn program() {
     }
 }
 
+/// Halves of calls, and what is asked for, sent and cut of live media.
+fn calls_and_media() {
+    let (mut request, mut answer, mut failed, mut refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let left = Some(std::time::Duration::from_secs(10));
+    Header { method: "texts/put".to_owned(), left }.emit(&mut request);
+    for message in [&b"colour"[..], b"", &[7; 300]] {
+        for half in [&mut request, &mut answer] {
+            put_message_head(half, message.len());
+            half.extend_from_slice(message);
+        }
+    }
+    put_failed(&mut failed, 7, "no text is named so");
+    put_refused(&mut refused, Refusal::Busy, "it runs 1000 calls");
+    let cut = [&request[..request.len() - 5], &[0, 0x40]].concat();
+    for (name, half, bytes) in [
+        ("request", 0, &request),
+        ("answer", 1, &answer),
+        ("failed", 1, &failed),
+        ("answer-failed", 1, &[&answer[..], &failed].concat()),
+        ("refused", 1, &refused),
+        ("cut", 0, &cut),
+    ] {
+        write("calls", name, &[&[half, 5], &bytes[..]].concat());
+    }
+    let properties = vec![("uts.playoutDelay".to_owned(), "80ms".to_owned())];
+    for (name, role, properties) in [("send", Role::Send, Vec::new()), ("receive", Role::Receive, properties)]
+    {
+        write("media", name, &Asked { role, name: "camera".to_owned(), properties }.emit());
+    }
+    let noise = |n: u8| 200 + n;
+    for (name, steps) in [
+        ("whole", (0..24).collect::<Vec<u8>>()),
+        ("joined", [vec![noise(50)], (0..20).collect()].concat()),
+        ("damaged", [(0..9).collect(), vec![noise(11)], (9..30).collect::<Vec<u8>>()].concat()),
+        ("few", vec![1, 2]),
+        ("none", vec![noise(55); 1000]),
+    ] {
+        write("cutter", name, &[&[0, 188], &steps[..]].concat());
+    }
+}
+
 fn main() {
     vectors();
     program();
+    calls_and_media();
     files();
     disk();
     texts();

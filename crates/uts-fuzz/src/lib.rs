@@ -11,6 +11,7 @@
 //! which an authenticated peer lies. No crate has a door for this one.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod disk;
 mod engine;
 mod files;
@@ -76,6 +77,9 @@ targets! {
     socks = program::proxy, 50, "what a program says to the proxy of a tunnel, by TCP and by UDP";
     streams = program::stream, 50, "what either end says on the carrier of a stream";
     perf = program::measurement, 50, "what the ends of a measurement say to each other";
+    media = program::media, 50, "what a client of live media asks a server for";
+    cutter = program::cutter, 20, "a transport stream that is cut into datagrams";
+    calls = calls::run, 50, "the halves of a call";
     control = program::control, 20, "what a program says to the control socket of a tunnel";
     config = program::config, 20, "the user's file of settings";
     rx = lines::rx, 50, "packets of Rx";

@@ -10,6 +10,10 @@ use tokio::sync::watch;
 use uts_cli::args::ReachArgs;
 use uts_cli::config::Config;
 use uts_cli::control;
+use uts_cli::media::NAME_BYTES_MAX;
+use uts_cli::media::cutter::Cutter;
+use uts_cli::media::format::{PACKET_BYTES, PACKETS_MAX, SYNC};
+use uts_cli::media::wire::Asked;
 use uts_cli::perf;
 use uts_cli::resumed::memory::Memory;
 use uts_cli::resumed::wire::{Frame, read_frame};
@@ -26,6 +30,9 @@ const EARLY_BYTES_MAX: usize = 16 << 10;
 /// The longest answer to a program of this host, in bytes: a line of words, in which what was asked
 /// may stand.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Packets and stretches of noise in a stream that is cut.
+const CUTTER_STEPS_MAX: usize = 1000;
 
 fn now<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
@@ -173,6 +180,67 @@ pub fn measurement(data: &[u8]) {
     if let Ok(said) = now(perf::hear::<perf::ToClient>(&mut &*data)) {
         serde_json::to_vec(&said).expect("it can be said");
     }
+}
+
+/// Hears a client of live media: what it asks for is emitted as the same, and no byte of what
+/// follows is read.
+pub fn media(data: &[u8]) {
+    let mut rest = data;
+    match now(Asked::read(&mut rest)) {
+        Ok(asked) => {
+            assert!((1..=NAME_BYTES_MAX).contains(&asked.name.len()), "{asked:?}");
+            assert!(!asked.name.contains(char::is_control), "{asked:?}");
+            let emitted = asked.emit();
+            assert_eq!(emitted, data[..data.len() - rest.len()]);
+            assert_eq!(now(Asked::read(&mut &emitted[..])).expect("what was emitted is read"), asked);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Datagrams of a stream that comes in pieces of so many bytes, and bytes that were left out.
+fn cut(stream: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, u64), String> {
+    fn take(cutter: &mut Cutter, all: &mut Vec<u8>) -> Result<(), String> {
+        while let Some(datagram) = cutter.next_datagram()? {
+            let packets = datagram.chunks(PACKET_BYTES);
+            assert!((1..=PACKETS_MAX).contains(&packets.len()), "{} packets", packets.len());
+            for packet in packets {
+                assert!(packet.len() == PACKET_BYTES && packet.first() == Some(&SYNC), "{packet:02x?}");
+            }
+            all.extend_from_slice(&datagram);
+        }
+        Ok(())
+    }
+    let (mut cutter, mut all) = (Cutter::default(), Vec::new());
+    for piece in stream.chunks(piece_bytes) {
+        cutter.push(piece);
+        take(&mut cutter, &mut all)?;
+    }
+    cutter.end();
+    take(&mut cutter, &mut all)?;
+    assert_eq!(all.len() as u64 + cutter.skipped(), stream.len() as u64, "each byte goes on or is left out");
+    Ok((all, cutter.skipped()))
+}
+
+/// Cuts a stream: the first bytes say how it comes, and what is repeated. A byte stands for a
+/// packet, so that an input of some bytes is a stream: 0 to 199 a whole one of such bytes, others
+/// as many bytes of noise. What comes in other pieces is cut the same.
+pub fn cutter(data: &[u8]) {
+    let Some((&[high, low], steps)) = data.split_first_chunk::<2>() else { return };
+    let piece_bytes = usize::from(u16::from_be_bytes([high, low])).max(1);
+    let mut stream = Vec::new();
+    for step in steps.iter().take(CUTTER_STEPS_MAX) {
+        match usize::from(*step) {
+            fill @ 0..200 => {
+                stream.push(SYNC);
+                stream.resize(stream.len() + PACKET_BYTES - 1, fill as u8);
+            }
+            noise => stream.extend((0..noise - 199).map(|n| (n * noise) as u8)),
+        }
+    }
+    assert_eq!(cut(&stream, piece_bytes), cut(&stream, stream.len().max(1)), "in pieces of {piece_bytes}");
+    // The same bytes as they are.
+    assert_eq!(cut(data, piece_bytes), cut(data, data.len()), "in pieces of {piece_bytes}");
 }
 
 /// Answers a program of this user that asks a tunnel.

@@ -21,6 +21,7 @@ macro_rules! examples {
 
 examples! {
     blocking: "../examples/blocking.rs",
+    blocking_calls: "../examples/blocking_calls.rs",
     by_name: "../examples/by_name.rs",
     calls: "../examples/calls.rs",
     echo: "../examples/echo.rs",
@@ -192,4 +193,15 @@ fn threads_that_wait_get_their_answer() {
     let mut out = Vec::new();
     blocking::run(&mut out).expect("it runs");
     assert_eq!(text(out), "took 5 bytes\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn threads_that_wait_make_calls() {
+    let mut out = Vec::new();
+    blocking_calls::run(&mut out).expect("it runs");
+    assert_eq!(
+        text(out),
+        "3 and 4 are 7\ncalls\nthat\nwait\nthe call has failed: the sum does not fit (code 1)\n"
+    );
 }

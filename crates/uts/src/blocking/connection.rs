@@ -19,8 +19,8 @@ use uts_functions::{PathFacts, Profile};
 /// the last of its flows is dropped, it is closed with code 0.
 #[derive(Clone)]
 pub struct Connection {
-    inner: crate::Connection,
-    carrier: Carrier,
+    pub(super) inner: crate::Connection,
+    pub(super) carrier: Carrier,
 }
 
 /// Events of a connection, in order; see [`Connection::events`].

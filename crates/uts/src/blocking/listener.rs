@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 /// Accepts connections at an address, in the thread that made it. When it is dropped, it accepts no
 /// more. Accepted connections go on.
 pub struct Listener {
-    inner: crate::Listener,
-    carrier: Carrier,
+    pub(super) inner: crate::Listener,
+    pub(super) carrier: Carrier,
 }
 
 impl Listener {

@@ -44,6 +44,7 @@
 //! # }
 //! ```
 
+pub mod call;
 mod connection;
 mod flow;
 mod listener;
@@ -95,6 +96,20 @@ impl Carrier {
         let said = self.0.wait_within(future, most);
         self.0.send();
         said
+    }
+
+    /// Waits for something that hands over, or ends, and has what follows leave.
+    fn conclude<T>(&self, future: impl Future<Output = T>) -> T {
+        let concluded = self.wait(future);
+        self.0.send();
+        concluded
+    }
+
+    /// Waits for something that arrives. So now and then the peer is told that it may send more.
+    fn hear<T>(&self, future: impl Future<Output = T>) -> T {
+        let heard = self.wait(future);
+        self.0.took();
+        heard
     }
 
     /// Changes something, and has what follows leave.

@@ -38,6 +38,9 @@ pub enum SendError {
     /// A value cannot be encoded.
     #[error(transparent)]
     Value(#[from] ValueError),
+    /// The time of the call is over, and the flow has been full.
+    #[error("the deadline of the call has passed")]
+    DeadlinePassed,
 }
 
 impl MessageWriter {
@@ -182,6 +185,9 @@ pub enum RecvError {
     /// The half ended before a message that had to come.
     #[error("there is no message")]
     Missing,
+    /// The time of the call is over.
+    #[error("the deadline of the call has passed")]
+    DeadlinePassed,
 }
 
 impl RecvError {

@@ -6,17 +6,17 @@ use super::value;
 use super::wire::{Half, Header, Item, METHOD_BYTES_MAX, code};
 use super::{CALL_TRIES, MESSAGE_MAX};
 use crate::connection::Connection;
+use crate::driver::Host;
 use crate::early::Ticket;
-use crate::endpoint::{ConnectOptions, connect};
+use crate::endpoint::{ConnectOptions, connect_from};
 use bytes::Bytes;
-use core::future::Future;
 use core::num::NonZeroU32;
 use core::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::Instant;
 use uts_engine::{FlowError, FlowOptions};
 
 /// Time before the second try of a call. It doubles with each.
@@ -90,6 +90,7 @@ pub struct Caller(pub(super) Arc<Link>);
 pub(super) enum Link {
     Over(Connection),
     To {
+        host: Host,
         target: String,
         options: Box<ConnectOptions>,
         current: Mutex<Option<Connection>>,
@@ -106,14 +107,14 @@ impl Link {
                 Some(reason) => Err(CallErrorKind::Lost(reason)),
                 None => Ok(connection.clone()),
             },
-            Link::To { target, options, current, .. } => {
+            Link::To { host, target, options, current, .. } => {
                 // One connects, the others wait for that.
                 let mut current = current.lock().await;
                 if let Some(open) = current.as_ref().filter(|open| open.close_reason().is_none()) {
                     return Ok(open.clone());
                 }
                 *current = None;
-                let fresh = connect(target, ConnectOptions::clone(options)).await?;
+                let fresh = connect_from(*host, None, target, ConnectOptions::clone(options)).await?;
                 self.keep_ticket(&fresh);
                 Ok(current.insert(fresh).clone())
             }
@@ -130,6 +131,14 @@ impl Link {
     fn can_reconnect(&self) -> bool {
         matches!(self, Link::To { .. })
     }
+
+    /// Where calls wait.
+    fn host(&self) -> Host {
+        match self {
+            Link::Over(connection) => connection.shared().host,
+            Link::To { host, .. } => *host,
+        }
+    }
 }
 
 impl Caller {
@@ -138,12 +147,17 @@ impl Caller {
         Caller(Arc::new(Link::Over(connection)))
     }
 
-    /// Calls a server at `target`, as [`connect`] takes it. The first call connects. Once the
-    /// connection has ended, the next call makes another.
+    /// Calls a server at `target`, as [`connect`](crate::connect) takes it. The first call
+    /// connects. Once the connection has ended, the next call makes another.
     pub fn to(target: impl Into<String>, options: ConnectOptions) -> Self {
+        Self::to_from(Host::Runtime, target.into(), options)
+    }
+
+    pub(crate) fn to_from(host: Host, target: String, options: ConnectOptions) -> Self {
         let current = Mutex::new(None);
         Caller(Arc::new(Link::To {
-            target: target.into(),
+            host,
+            target,
             options: Box::new(options),
             current,
             ticket: std::sync::Mutex::default(),
@@ -178,7 +192,8 @@ impl Caller {
                 other => CallErrorKind::Request(other.to_string()),
             })
         };
-        let flow = match before(until, opened).await {
+        let host = self.0.host();
+        let flow = match host.before(until, opened).await {
             Some(opened) => opened.map_err(not_run)?,
             None => return Err(not_run(CallErrorKind::DeadlinePassed)),
         };
@@ -188,9 +203,10 @@ impl Caller {
         // L-1
         Header { method: method.to_owned(), left }.emit(&mut header);
         Ok(Call {
-            request: CallRequest { writer: MessageWriter::new(send, header), until, has_left: false },
+            request: CallRequest { writer: MessageWriter::new(send, header), host, until, has_left: false },
             answer: CallAnswer {
                 reader: MessageReader::new(recv, Half::Answer, None, options.answer_max),
+                host,
                 until,
                 is_over: false,
             },
@@ -227,7 +243,8 @@ impl Caller {
             if !(is_safe && has_way && error.is_temporary()) {
                 return Err(error);
             }
-            if before(until, sleep(pause)).await.is_none() {
+            let host = self.0.host();
+            if host.before(until, host.sleep(pause)).await.is_none() {
                 return Err(CallError::new(CallErrorKind::DeadlinePassed, may_have_run));
             }
             pause = (pause * 2).min(PAUSE_MAX);
@@ -280,14 +297,6 @@ impl Caller {
     }
 }
 
-/// Waits for a future, but not beyond an instant; `None` = that came first.
-pub(super) async fn before<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match until {
-        Some(until) => timeout_at(until, future).await.ok(),
-        None => Some(future.await),
-    }
-}
-
 /// A call that is under way. If it is dropped, it is cancelled at the server.
 #[derive(Debug)]
 pub struct Call {
@@ -301,6 +310,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct CallRequest {
     writer: MessageWriter,
+    host: Host,
     until: Option<Instant>,
     /// Something was handed over: the server may run the call.
     has_left: bool,
@@ -314,7 +324,7 @@ impl CallRequest {
     /// [`CallError`]. [`CallErrorKind::Unwanted`] is no end of the call.
     pub async fn send(&mut self, message: Bytes) -> Result<(), CallError> {
         self.has_left = true;
-        let sent = before(self.until, self.writer.send(message)).await;
+        let sent = self.host.before(self.until, self.writer.send(message)).await;
         self.on_sent(sent)
     }
 
@@ -334,7 +344,7 @@ impl CallRequest {
     /// [`CallError`].
     pub async fn send_last(&mut self, message: Bytes) -> Result<(), CallError> {
         self.has_left = true;
-        let sent = before(self.until, self.writer.send_last(message)).await;
+        let sent = self.host.before(self.until, self.writer.send_last(message)).await;
         self.on_sent(sent)
     }
 
@@ -344,7 +354,7 @@ impl CallRequest {
     /// [`CallError`].
     pub async fn finish(&mut self) -> Result<(), CallError> {
         self.has_left = true;
-        let sent = before(self.until, self.writer.finish()).await;
+        let sent = self.host.before(self.until, self.writer.finish()).await;
         self.on_sent(sent)
     }
 
@@ -364,6 +374,7 @@ impl CallRequest {
 #[derive(Debug)]
 pub struct CallAnswer {
     reader: MessageReader,
+    host: Host,
     until: Option<Instant>,
     is_over: bool,
 }
@@ -397,7 +408,7 @@ impl CallAnswer {
         if self.is_over {
             return Ok(None);
         }
-        let ended = match before(self.until, self.reader.next()).await {
+        let ended = match self.host.before(self.until, self.reader.next()).await {
             None => {
                 // L-8
                 self.reader.flow().stop(code::DEADLINE);
@@ -406,6 +417,11 @@ impl CallAnswer {
             Some(Ok(Found::Part(part))) => return Ok(Some(part)),
             Some(Ok(Found::End)) => {
                 self.is_over = true;
+                #[cfg(unix)]
+                if self.host == Host::Thread {
+                    // A thread may never wait again. The server learns at once that all has come.
+                    self.reader.flow().acknowledge();
+                }
                 return Ok(None);
             }
             Some(Ok(Found::Other(item))) => on_end_frame(item),

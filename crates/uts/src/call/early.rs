@@ -1,11 +1,11 @@
 //! Calls that travel with the first flight of a connection, as early requests. (L-11)
 
-use super::client::{Caller, Link, before, on_end_frame};
+use super::client::{Caller, Link, on_end_frame};
 use super::error::{CallError, CallErrorKind, Failure};
 use super::server::Methods;
 use super::wire::{Breach, Frames, Half, Header, Item, METHOD_BYTES_MAX, put_failed, put_message_head};
 use crate::early::EarlyRequest;
-use crate::endpoint::{ConnectOptions, connect};
+use crate::endpoint::{ConnectOptions, connect_from};
 use crate::ledger::Resource;
 use crate::listener::Listener;
 use bytes::Bytes;
@@ -132,7 +132,7 @@ impl Caller {
         request: &Bytes,
         until: Option<Instant>,
     ) -> Option<Result<Bytes, CallError>> {
-        let Link::To { target, options: connecting, current, ticket } = &*self.0 else { return None };
+        let Link::To { host, target, options: connecting, current, ticket } = &*self.0 else { return None };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut call = Vec::new();
         Header { method: method.to_owned(), left }.emit(&mut call);
@@ -151,7 +151,7 @@ impl Caller {
             }
             let ticket = ticket.lock().unwrap_or_else(PoisonError::into_inner).take()?;
             let connecting = ConnectOptions::clone(connecting).early(ticket, call);
-            let fresh = match connect(target, connecting).await {
+            let fresh = match connect_from(*host, None, target, connecting).await {
                 Ok(fresh) => current.insert(fresh).clone(),
                 Err(error) => return Some(Err(CallError::new(error.into(), true))),
             };
@@ -159,7 +159,7 @@ impl Caller {
             self.0.keep_ticket(&fresh);
             fresh.early_answer().await.map(read)
         };
-        match before(until, asked).await {
+        match host.before(until, asked).await {
             Some(answered) => answered,
             None => Some(Err(CallError::new(CallErrorKind::DeadlinePassed, true))),
         }

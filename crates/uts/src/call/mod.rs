@@ -7,6 +7,8 @@
 //! which says whether it may have run. A call that is dropped is cancelled at the server, and so is
 //! one whose deadline passes.
 //!
+//! Threads without a runtime have [`crate::blocking::call`].
+//!
 //! Messages are bytes. `…_value` carries values of serde, in postcard's form.
 //!
 //! ```
@@ -46,13 +48,15 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod value;
-mod wire;
+pub mod wire;
 
 pub use body::{MessageReader, MessageWriter, Part, RecvError, SendError};
 pub use client::{Call, CallAnswer, CallOptions, CallRequest, Caller};
 pub use error::{CallError, CallErrorKind, Failure};
 pub use server::{Answer, Methods, Served};
 pub use value::ValueError;
+#[cfg(unix)]
+pub(crate) use value::encode;
 pub use wire::{Breach, METHOD_BYTES_MAX, Refusal, TEXT_BYTES_MAX};
 
 use core::num::NonZeroU32;

@@ -6,21 +6,26 @@ use super::error::Failure;
 use super::wire::{Half, Header, Item, Refusal, code, put_failed, put_refused};
 use super::{MESSAGE_MAX, value};
 use crate::connection::Connection;
+use crate::driver::Host;
 use crate::flow::{Flow, ReadError};
 use crate::ledger::{Budget, Ledger, Payer, Resource};
+#[cfg(unix)]
+use crate::listener::Listener;
 use bytes::Bytes;
 use core::fmt;
 use core::future::Future;
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 use core::time::Duration;
+#[cfg(unix)]
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 
 /// Time for a header to be whole, and for more to come of a request that is handed over whole.
 /// (L-10)
@@ -201,8 +206,8 @@ impl Methods {
         let handle = move |call: Served| {
             let handler = handler.clone();
             let handling: Handling = Box::pin(async move {
-                let Served { mut request, mut answer, .. } = call;
-                let message = whole(&mut request).await?;
+                let Served { mut request, mut answer, connection, .. } = call;
+                let message = whole(connection.shared().host, &mut request).await?;
                 let said = handler(message).await?;
                 answer.send_last(said).await.map_err(Failure::from)?;
                 Ok(())
@@ -232,8 +237,9 @@ impl Methods {
         let handle = move |call: Served| {
             let handler = handler.clone();
             let handling: Handling = Box::pin(async move {
-                let Served { mut request, mut answer, .. } = call;
-                let asked = value::decode(&whole(&mut request).await?).map_err(RecvError::from)?;
+                let Served { mut request, mut answer, connection, .. } = call;
+                let asked = whole(connection.shared().host, &mut request).await?;
+                let asked = value::decode(&asked).map_err(RecvError::from)?;
                 let said = value::encode(&handler(asked).await?).map_err(Failure::from)?;
                 answer.send_last(said).await.map_err(Failure::from)?;
                 Ok(())
@@ -264,14 +270,52 @@ impl Methods {
         }
     }
 
+    /// Serves the calls of a connection until it ends, in the task, or the thread, that waits for
+    /// this: one handler after the other goes on.
+    #[cfg(unix)]
+    pub(crate) async fn serve_here(self, connection: Connection) {
+        let payer = self.ledger.payer(&payer_name(&connection));
+        let mut calls = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                flow = connection.accept_flow() => {
+                    let Some(flow) = flow else { break };
+                    calls.push(self.clone().serve_call(flow, connection.clone(), payer.clone()));
+                }
+                Some(()) = calls.next(), if !calls.is_empty() => {}
+            }
+        }
+    }
+
+    /// Serves those who connect, in the task or the thread that waits for this, until the listener
+    /// is closed or the methods are stopped, and the last of them has gone.
+    #[cfg(unix)]
+    pub(crate) async fn serve_clients_here(self, listener: &Listener) {
+        let (mut clients, mut accepts) = (FuturesUnordered::new(), true);
+        let mut stopping = self.stopping.subscribe();
+        while accepts || !clients.is_empty() {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stops| *stops), if accepts => accepts = false,
+                connection = listener.accept(), if accepts => match connection {
+                    Some(connection) => clients.push(self.clone().serve_here(connection)),
+                    None => accepts = false,
+                },
+                Some(()) = clients.next(), if !clients.is_empty() => {}
+            }
+        }
+    }
+
     async fn serve_call(self, flow: Flow, connection: Connection, payer: Payer) {
+        let host = connection.shared().host;
         let (send, recv) = flow.split();
         let mut writer = MessageWriter::new(send, Vec::new());
         let mut request = MessageReader::new(recv, Half::Request, Some(payer.clone()), MESSAGE_MAX);
         // L-10: before anything is held for it.
         let room = payer.charge(Resource::Requests, 1);
         let begun = match &room {
-            Ok(_) => self.begin(&mut request).await,
+            Ok(_) => self.begin(host, &mut request).await,
             Err(refused) => Err(Some((Refusal::Busy, refused.to_string()))),
         };
         let (header, handler) = match begun {
@@ -287,8 +331,12 @@ impl Methods {
         let answer = Answer { writer: Some(writer), back: Some(back) };
         let handled = async {
             let outcome = handler(Served { request, answer, deadline, connection }).await;
-            if let Ok(writer) = (&mut returned).await {
-                end(writer, outcome).await;
+            if let Ok(mut writer) = (&mut returned).await {
+                // A handler that holds its thread is not stopped in time.
+                match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    true => writer.flow().reset(code::DEADLINE),
+                    false => end(writer, outcome).await,
+                }
             }
         };
         let is_in_time = tokio::select! {
@@ -296,7 +344,7 @@ impl Methods {
             () = handled => true,
             // L-7: the caller has given it up, or is gone. An answer that has arrived is no reason.
             Err(_) = stopped.wait() => true,
-            () = passed(deadline) => false,
+            () = passed(host, deadline) => false,
         };
         if let (false, Ok(mut writer)) = (is_in_time, returned.try_recv()) {
             writer.flow().reset(code::DEADLINE);
@@ -307,14 +355,15 @@ impl Methods {
     /// gone.
     async fn begin(
         &self,
+        host: Host,
         request: &mut MessageReader,
     ) -> Result<(Header, &Handler), Option<(Refusal, String)>> {
-        let header = match timeout(REQUEST_TIME, request.next()).await {
-            Ok(Ok(Found::Other(Item::Header(header)))) => header,
-            Ok(Err(RecvError::Flow(ReadError::Reset(_) | ReadError::Closed(_)))) => return Err(None),
-            Ok(Err(error)) => return Err(Some((Refusal::BadRequest, error.to_string()))),
-            Ok(Ok(_)) => return Err(Some((Refusal::BadRequest, "it has no header".to_owned()))),
-            Err(_) => return Err(Some((Refusal::TooLate, "its header was not whole in time".to_owned()))),
+        let header = match host.within(REQUEST_TIME, request.next()).await {
+            Some(Ok(Found::Other(Item::Header(header)))) => header,
+            Some(Err(RecvError::Flow(ReadError::Reset(_) | ReadError::Closed(_)))) => return Err(None),
+            Some(Err(error)) => return Err(Some((Refusal::BadRequest, error.to_string()))),
+            Some(Ok(_)) => return Err(Some((Refusal::BadRequest, "it has no header".to_owned()))),
+            None => return Err(Some((Refusal::TooLate, "its header was not whole in time".to_owned()))),
         };
         if *self.stopping.borrow() {
             return Err(Some((Refusal::Stopping, "the server stops".to_owned())));
@@ -340,10 +389,10 @@ impl fmt::Debug for Methods {
 
 /// A request that is one message. A slow line takes its time; a caller that has stopped is not
 /// waited for.
-async fn whole(request: &mut MessageReader) -> Result<Bytes, Stop> {
+async fn whole(host: Host, request: &mut MessageReader) -> Result<Bytes, Stop> {
     let mut message = None;
     loop {
-        let Ok(part) = timeout(REQUEST_TIME, request.recv_part()).await else {
+        let Some(part) = host.within(REQUEST_TIME, request.recv_part()).await else {
             let text = "nothing more of the request has come for a while".to_owned();
             return Err(Stop::Refused(Refusal::TooLate, text));
         };
@@ -377,11 +426,8 @@ async fn refuse(mut writer: MessageWriter, why: Refusal, text: &str) {
 }
 
 /// Waits for an instant, if there is one.
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => core::future::pending().await,
-    }
+async fn passed(host: Host, deadline: Option<Instant>) {
+    host.before(deadline, core::future::pending::<()>()).await;
 }
 
 /// The name of who pays for what is held for a connection: a key, or an address.

@@ -1,5 +1,6 @@
-//! The bytes of a call: the header of a request, and the frames of both halves of its flow.
-//! (spec/calls.md)
+//! The bytes of a call: the header of a request, and the frames of both halves of its flow
+//! (spec/calls.md). For those who read or write calls elsewhere than over a connection of this
+//! library: a capture, a gateway.
 
 use bytes::{Buf, Bytes};
 use core::time::Duration;
@@ -89,9 +90,10 @@ fn breach<T>(why: impl Into<String>) -> Result<T, Breach> {
 
 /// The begin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub struct Header {
+    /// The name of the method: 1 to [`METHOD_BYTES_MAX`] bytes.
     pub method: String,
-    /// Time that is left for the call.
+    /// Time that is left for the call, in milliseconds on the wire; `None` = it has no deadline.
     pub left: Option<Duration>,
 }
 
@@ -137,19 +139,19 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Writes the head of a message. (L-3)
-pub(super) fn put_message_head(out: &mut Vec<u8>, len: usize) {
+pub fn put_message_head(out: &mut Vec<u8>, len: usize) {
     out.push(kind::MESSAGE);
     put_varint(out, len as u64);
 }
 
 /// Writes a refusal. (L-4)
-pub(super) fn put_refused(out: &mut Vec<u8>, why: Refusal, text: &str) {
+pub fn put_refused(out: &mut Vec<u8>, why: Refusal, text: &str) {
     out.extend_from_slice(&[kind::REFUSED, why.number()]);
     put_text(out, text);
 }
 
 /// Writes a failure. (L-4)
-pub(super) fn put_failed(out: &mut Vec<u8>, code: u32, text: &str) {
+pub fn put_failed(out: &mut Vec<u8>, code: u32, text: &str) {
     out.push(kind::FAILED);
     out.extend_from_slice(&code.to_be_bytes());
     put_text(out, text);
@@ -157,25 +159,33 @@ pub(super) fn put_failed(out: &mut Vec<u8>, code: u32, text: &str) {
 
 /// Something that a half brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub enum Item {
+    /// The begin of a request.
     Header(Header),
     /// Part of a message, and whether it is the last.
     Part(Bytes, bool),
+    /// The call has not run: the reason, and a text for people.
     Refused(Refusal, String),
+    /// It has failed: the code of the handler, and a text for people.
     Failed(u32, String),
 }
 
 /// Halves of a call, by who sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Half {
+pub enum Half {
+    /// The client's.
     Request,
+    /// The server's.
     Answer,
 }
 
-/// Cuts what a half brings into its items. It keeps the head of one frame, of 261 bytes at the
-/// most, and no content.
+/// Bytes that [`Frames`] keeps at the most: the longest header, or end frame.
+pub const HELD_BYTES_MAX: usize = HEADER_FIXED + METHOD_BYTES_MAX;
+
+/// Cuts what a half brings into its items. It keeps the head of one frame, of [`HELD_BYTES_MAX`]
+/// bytes at the most, and no content.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub struct Frames {
     half: Half,
     needs_header: bool,
     head: Vec<u8>,
@@ -188,6 +198,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// At the begin of a half.
     pub fn new(half: Half) -> Self {
         let needs_header = half == Half::Request;
         Frames { half, needs_header, head: Vec::new(), left: None, has_begun: false, is_over: false }
@@ -259,6 +270,11 @@ impl Frames {
         Ok(item)
     }
 
+    /// Bytes that it keeps.
+    pub fn held_bytes(&self) -> usize {
+        self.head.len()
+    }
+
     /// True if the half may end here. (L-6)
     pub fn may_end(&self) -> bool {
         !self.needs_header && self.left.is_none() && self.head.is_empty()
@@ -292,7 +308,7 @@ mod tests {
                     (_, item) => items.push(item),
                 }
             }
-            assert!(frames.head.len() <= 261 && piece.is_empty());
+            assert!(frames.held_bytes() <= HELD_BYTES_MAX && piece.is_empty());
         }
         Ok((items, frames.may_end()))
     }

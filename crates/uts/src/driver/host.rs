@@ -5,9 +5,17 @@ use super::task::Task;
 #[cfg(unix)]
 use super::thread;
 use crate::clock::Clock;
+use core::future::Future;
+#[cfg(unix)]
+use core::future::poll_fn;
+#[cfg(unix)]
+use core::pin::pin;
+#[cfg(unix)]
+use core::task::Poll;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
+use tokio::time::Instant;
 
 /// Where the turns of an endpoint run, and where its other work is done: waiting, resolving,
 /// blocking.
@@ -65,6 +73,29 @@ impl Host {
             #[cfg(unix)]
             Host::Thread => thread::sleep(duration).await,
         }
+    }
+
+    /// Waits for a future, but not beyond an instant; `None` = that came first.
+    pub async fn before<T>(self, until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+        let Some(until) = until else { return Some(future.await) };
+        match self {
+            Host::Runtime => tokio::time::timeout_at(until, future).await.ok(),
+            #[cfg(unix)]
+            Host::Thread => {
+                let limit = thread::sleep(until.saturating_duration_since(Instant::now()));
+                let (mut future, mut limit) = (pin!(future), pin!(limit));
+                poll_fn(|cx| match future.as_mut().poll(cx) {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
+                    Poll::Pending => limit.as_mut().poll(cx).map(|()| None),
+                })
+                .await
+            }
+        }
+    }
+
+    /// Waits for a future, for so long at most; `None` = it was not there by then.
+    pub async fn within<T>(self, most: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.before(Instant::now().checked_add(most), future).await
     }
 
     /// Runs work that may block, where blocking disturbs nobody.

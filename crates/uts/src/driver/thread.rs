@@ -11,11 +11,12 @@ use super::waiting::{Situation, Sleeper, Wait, Waiting};
 use crate::clock::Clock;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,8 +40,12 @@ pub(crate) struct Thread {
     /// An awaited event may have happened.
     woken: Arc<Woken>,
     waker: Waker,
-    /// When that is so at the latest.
-    alarm: Cell<Time>,
+    /// Those who sleep, by when they are to be woken.
+    alarms: RefCell<BTreeMap<(Time, u64), Waker>>,
+    /// Sleeps so far: each has a number.
+    sleeps: Cell<u64>,
+    /// Waits under way, one within the other.
+    waits: Cell<u32>,
     /// Reads that found data without waiting, since the last turn.
     reads: Cell<u32>,
 }
@@ -74,17 +79,37 @@ pub(super) fn adopt(driver: Driver) {
 }
 
 /// Waits, in the thread, for so long.
-pub(crate) async fn sleep(duration: Duration) {
-    let until = Thread::here().clock.now() + duration;
-    poll_fn(|_| {
+pub(crate) fn sleep(duration: Duration) -> Sleep {
+    let thread = Thread::here();
+    let number = thread.sleeps.get();
+    thread.sleeps.set(number + 1);
+    Sleep { alarm: (thread.clock.now() + duration, number) }
+}
+
+/// A wait for an instant. It wakes who has polled it: a thread may wait for many things at once.
+pub(crate) struct Sleep {
+    /// Its place among the alarms of the thread.
+    alarm: (Time, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let thread = Thread::here();
-        if thread.clock.now() >= until {
+        if thread.clock.now() >= self.alarm.0 {
             return Poll::Ready(());
         }
-        thread.alarm.set(thread.alarm.get().min(until));
+        thread.alarms.borrow_mut().insert(self.alarm, cx.waker().clone());
         Poll::Pending
-    })
-    .await;
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        // A thread that ends has no alarms any more.
+        let _ = THREAD.try_with(|thread| thread.alarms.borrow_mut().remove(&self.alarm));
+    }
 }
 
 /// The clock of this thread's endpoints.
@@ -101,7 +126,9 @@ impl Thread {
             new: RefCell::default(),
             waker: woken.clone().into(),
             woken,
-            alarm: Cell::new(Time::NEVER),
+            alarms: RefCell::default(),
+            sleeps: Cell::new(0),
+            waits: Cell::new(0),
             reads: Cell::new(0),
         }
     }
@@ -111,8 +138,9 @@ impl Thread {
         THREAD.with(Rc::clone)
     }
 
-    /// Waits for `future`.
+    /// Waits for `future`. What is waited for may itself wait in the thread.
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let _wait = Within::begin(self);
         let mut future = pin!(future);
         let mut cx = Context::from_waker(&self.waker);
         // The first poll needs no waker.
@@ -126,12 +154,25 @@ impl Thread {
             if let Some(until) = self.carry() {
                 self.rest(until);
             }
-            let alarm = self.alarm.get();
-            if alarm != Time::NEVER && self.clock.now() >= alarm {
-                self.alarm.set(Time::NEVER);
-                self.waker.wake_by_ref();
-            }
+            self.ring();
         }
+    }
+
+    /// Wakes those whose time has come.
+    fn ring(&self) {
+        let mut alarms = self.alarms.borrow_mut();
+        if alarms.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        while let Some(alarm) = alarms.first_entry().filter(|alarm| alarm.key().0 <= now) {
+            alarm.remove().wake();
+        }
+    }
+
+    /// When somebody is to be woken at the latest.
+    fn next_alarm(&self) -> Time {
+        self.alarms.borrow().first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }
 
     /// Waits for `future`, for so long at most if that is limited; `None` = it was not there by
@@ -191,12 +232,33 @@ impl Thread {
     /// Waits until something arrives, or until `until`.
     fn rest(&self, until: Time) {
         let mut carried = self.carried.borrow_mut();
-        let (now, until) = (self.clock.now(), until.min(self.alarm.get()));
+        let (now, until) = (self.clock.now(), until.min(self.next_alarm()));
         if until > now {
             wait(&mut carried, now, until);
         }
         for carried in carried.iter_mut() {
             carried.rests_until.take_if(|at| *at <= now);
+        }
+    }
+}
+
+/// A wait, until it is dropped.
+struct Within<'t>(&'t Thread);
+
+impl<'t> Within<'t> {
+    fn begin(thread: &'t Thread) -> Self {
+        thread.waits.set(thread.waits.get() + 1);
+        Within(thread)
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        let around = self.0.waits.get() - 1;
+        self.0.waits.set(around);
+        if around > 0 {
+            // It has heard what the one around it waits for.
+            self.0.waker.wake_by_ref();
         }
     }
 }

@@ -30,11 +30,17 @@ struct Ends {
 
 impl Ends {
     async fn begin(weather: Weather, seed: u64) -> Self {
+        Self::begin_with(weather, seed, |_| {}).await
+    }
+
+    /// The same, with other options of the end that has memory.
+    async fn begin_with(weather: Weather, seed: u64, change: impl FnOnce(&mut ConnectOptions)) -> Self {
         let network = Network::begin(weather, seed);
         let identity = Identity::generate().expect("a key");
         let options = ServerOptions::new(identity.clone());
         let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");
-        let options = ConnectOptions::pinned(identity.fingerprint());
+        let mut options = ConnectOptions::pinned(identity.fingerprint());
+        change(&mut options);
         let owner = connect(&SocketAddr::from(PLACE).to_string(), options).await.expect("connected");
         let mover = listener.accept().await.expect("the owner");
         let moves = Moves::new(&owner);
@@ -394,4 +400,69 @@ async fn moves_out_of_memory_are_repeated_as_they_wish() {
         found.push(ends.owner.stats().data_bytes_sent as f64 / data.len() as f64 - 1.0);
     }
     assert!(found[0] > 5.0 * found[1], "{found:?}");
+}
+
+/// Round trips that moves of so many bytes take one after the other, into memory and out of it, and
+/// the window of the end that sends, before each.
+async fn round_trips(bytes: usize, is_to: bool) -> Vec<(f64, u64)> {
+    let ends = Ends::begin(Weather::FAIR, 1).await;
+    let data = Bytes::from(random(bytes, 1));
+    let lent = ends.moves.lend(data.clone());
+    let (options, mut found) = (MoveOptions::default(), Vec::new());
+    for _ in 0..6 {
+        let sender = if is_to { &ends.mover } else { &ends.owner };
+        let (window, memory) = (sender.stats().window_bytes, BytesMut::zeroed(bytes));
+        let begun = tokio::time::Instant::now();
+        let elapsed = if is_to {
+            let region = ends.moves.name(memory);
+            move_to(&ends.mover, region.tag(), 0, data.clone(), &options).await.expect("moved");
+            let elapsed = begun.elapsed();
+            assert!(region.whole().await.expect("whole") == data);
+            elapsed
+        } else {
+            let moved = move_from(&ends.mover, lent.tag(), 0, memory, &options).await.expect("moved");
+            assert!(moved.0 == data);
+            begun.elapsed()
+        };
+        found.push((elapsed.div_duration_f64(Weather::FAIR.delay * 2), window));
+    }
+    println!("{bytes} bytes, to: {is_to}: {found:.2?}");
+    found
+}
+
+/// A move whose memory is there waits for the congestion window, and for what is paced within it.
+/// One into memory waits a round trip more if it is longer than the credit that a flow begins with:
+/// its header has to arrive first. (flow.md R-40)
+#[tokio::test(start_paused = true)]
+async fn a_move_waits_for_no_credit_of_its_flow() {
+    const FIRST_CREDIT: usize = 1 << 20;
+    for bytes in [64 << 10, 1 << 20, 8 << 20] {
+        for is_to in [true, false] {
+            let moves = round_trips(bytes, is_to).await;
+            // The window has grown by then.
+            for (found, window) in &moves[4..] {
+                let windows = (bytes as f64 / *window as f64).ceil();
+                let header = if is_to && bytes >= FIRST_CREDIT { 1.0 } else { 0.0 };
+                assert!(*found < windows + header + 0.6, "{bytes}, to: {is_to}: {found}, window {window}");
+            }
+        }
+    }
+}
+
+/// An end that bounds the rate at which it receives is not sent more for the memory that it has.
+/// (flow.md R-10)
+#[tokio::test(start_paused = true)]
+async fn memory_is_filled_no_faster_than_the_rate_of_its_owner() {
+    const BITS_PER_SEC: f64 = 1e6;
+    let slow = |options: &mut ConnectOptions| {
+        options.connection.requirements.set("maxRecvRate", "1Mbit/s").expect("a property");
+    };
+    let ends = Ends::begin_with(Weather::FAIR, 13, slow).await;
+    let (data, begun) = (random(2 << 20, 13), tokio::time::Instant::now());
+    let region = ends.moves.name(BytesMut::zeroed(data.len()));
+    ends.move_to(region.tag(), 0, &data).await.expect("moved");
+    let least = data.len() as f64 * 8.0 / BITS_PER_SEC;
+    let took = begun.elapsed().as_secs_f64();
+    assert!(took > 0.9 * least && took < 1.5 * least, "{took} s for {least}");
+    assert!(region.whole().await.expect("whole")[..] == data);
 }

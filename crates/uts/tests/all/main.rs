@@ -2,6 +2,7 @@
 //! build as the rest of them. The examples are beside it, since one registers a mechanism.
 
 mod blocking;
+mod blocking_calls;
 mod blocking_ends;
 mod common;
 mod connections;

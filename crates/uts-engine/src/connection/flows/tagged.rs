@@ -3,6 +3,7 @@
 //! RFC 5041). Between the packet, which is opened where it lies, and the memory there is one copy.
 
 use super::halves::ReceiveHalf;
+use crate::connection::parts::Signal;
 use crate::connection::{Connection, Ways};
 use crate::event::FlowId;
 use core::fmt;
@@ -35,6 +36,7 @@ pub(crate) struct Tagged {
 }
 
 impl Tagged {
+    /// The first position behind it, as far as positions go.
     fn end(&self) -> u64 {
         self.from.saturating_add(self.memory.bytes() as u64)
     }
@@ -126,8 +128,25 @@ impl Ways {
             && let Some((from, memory)) = finder.find(FlowId(data.flow), data.bytes)
         {
             receive.tag(from, memory);
+            self.grant_memory(data.flow);
         }
         self.wishes.get_or_insert_default().finder = Some(finder);
+    }
+
+    /// Grants all positions of a flow that have memory of their own, at once: they wait for nothing
+    /// that is consumed.
+    fn grant_memory(&mut self, id: u32) {
+        let Some(receive) = self.flows.get_mut(id).map(|flow| &mut flow.receive) else { return };
+        // F-6: the end of the flow takes a position as well.
+        let limit = receive.tagged.as_ref().map_or(0, |tagged| tagged.end().saturating_add(1));
+        let needs_none = receive.is_placed && !receive.is_credited();
+        // flow.md R-10: a rate bounds what is granted, whatever there is memory for.
+        if needs_none || self.receive_rate.is_some() || limit <= receive.grant.limit {
+            return;
+        }
+        // flow.md R-40
+        receive.grant.limit = limit;
+        self.flows.signals.insert(Signal::Credit(id));
     }
 
     /// Bytes of a flow have been placed: they count as handed over, so that credit may be due.
@@ -154,6 +173,7 @@ impl Connection {
             return false;
         };
         receive.tag(from, memory);
+        self.ways.grant_memory(id.0);
         self.ways.consumed(now, id.0);
         true
     }
