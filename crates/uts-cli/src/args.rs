@@ -200,6 +200,9 @@ pub struct ServeArgs {
     /// Set the modes that clients ask for (uts cp --preserve-mode), whatever this umask is
     #[arg(long)]
     pub preserve_mode: bool,
+    /// Let clients delete what their source does not have (uts cp --delete); needs --writable
+    #[arg(long, requires = "writable")]
+    pub delete: bool,
     /// Accept only clients whose keys are in FILE, one fingerprint a line
     #[arg(long, value_name = "FILE")]
     pub authorized_keys: Option<PathBuf>,

@@ -51,6 +51,18 @@ impl<F: Flows> Conversation<F> {
         Ok(flow)
     }
 
+    /// A flow on which the server compresses content where that pays, if it is asked to.
+    pub(super) async fn open_to_get(flows: &F, payer: &Payer, compress: bool) -> Result<Self, FileError> {
+        let mut flow = Conversation::open(flows, payer).await?;
+        if compress {
+            match flow.ask(&Request::Compress).await? {
+                Reply::Done => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(flow)
+    }
+
     /// Asks one thing and waits for the answer.
     pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply, FileError> {
         write_frame(&mut self.send, request).await?;

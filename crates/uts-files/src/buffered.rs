@@ -4,6 +4,7 @@
 
 use super::{FLOW_BUFFER_BYTES, WriteShared};
 use bytes::Bytes;
+use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io;
@@ -38,6 +39,30 @@ impl<R: AsyncRead + Unpin> BufReader<R> {
     /// Bytes that have come and were not read.
     pub(super) fn buffer(&self) -> &[u8] {
         self.space.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Reads what else has come, as far as there is room for it, and waits for nothing.
+    pub(super) async fn top_up(&mut self) {
+        poll_fn(|cx| {
+            self.gather(cx);
+            // Nobody waits: there is other work.
+            self.pulse.waits(false);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        self.space.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.charge.is_none() {
+            self.make_room();
+        }
+        // An error and the end show again.
+        while self.end < self.space.len() && matches!(self.poll_more(cx), Poll::Ready(Ok(1..))) {}
+        if self.end == 0 {
+            self.let_go();
+        }
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -299,5 +324,30 @@ mod tests {
         let mut reader = BufReader::new(theirs, &payer, &Arc::default());
         ours.write_all(&[1; 100_000]).await.unwrap();
         assert_eq!(reader.fill_buf().await.unwrap().len(), FREE_BYTES);
+    }
+
+    #[tokio::test]
+    async fn what_has_come_is_read_without_waiting_for_more() {
+        let ledger = Ledger::of_client(&Budget::of_process());
+        let (mut peer, ours) = duplex(1 << 20);
+        let mut flow = BufReader::new(ours, &ledger.payer("a"), &Arc::default());
+        flow.top_up().await;
+        assert_eq!((flow.buffer().len(), memory(&ledger)), (0, 0));
+        let data: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        peer.write_all(&data).await.unwrap();
+        flow.read_exact(&mut [0; 100]).await.unwrap();
+        let mut begin = 100;
+        while begin < data.len() {
+            flow.top_up().await;
+            let come = FLOW_BUFFER_BYTES.min(data.len() - begin);
+            assert_eq!(flow.buffer(), &data[begin..begin + come]);
+            let mut read = vec![0; 30_000.min(come)];
+            flow.read_exact(&mut read).await.unwrap();
+            begin += read.len();
+        }
+        // The end is not lost.
+        drop(peer);
+        flow.top_up().await;
+        assert_eq!(flow.read(&mut [0]).await.unwrap(), 0);
     }
 }

@@ -31,7 +31,10 @@ pub struct CopyOptions {
     pub skip_special: bool,
     /// Patterns of entries that are left out of directories.
     pub exclude: Exclude,
-    /// Nothing is changed: what would be copied is told.
+    /// Things at the goal that are not at the source are deleted, if all of that has been read and
+    /// copied; a server takes part in this if it lets its clients.
+    pub delete: bool,
+    /// Nothing is changed: what would be copied, and deleted, is told.
     pub dry_run: bool,
     /// Time that a file is waited for while another copy is receiving it; then it has failed.
     pub busy_patience: Duration,
@@ -43,6 +46,8 @@ pub struct CopyOptions {
     pub preserve_mode: bool,
     /// Files are sent whole where another file stands under the name, and not as the difference.
     pub whole_files: bool,
+    /// Content is compressed on its way where that pays.
+    pub compress: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
     /// Bytes that may be held of a server's listing; a server that lists more breaks the copy off.
@@ -60,11 +65,13 @@ impl Default for CopyOptions {
             links: false,
             skip_special: false,
             exclude: Exclude::default(),
+            delete: false,
             dry_run: false,
             busy_patience: BUSY_PATIENCE,
             earlier: None,
             preserve_mode: false,
             whole_files: false,
+            compress: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
             ledger: Ledger::of_client(&Budget::of_process()),
@@ -112,13 +119,21 @@ pub struct Report {
     pub bytes: u64,
     /// Content that crossed the connection, in bytes.
     pub bytes_carried: u64,
+    /// Content that was sent, in bytes: more than was carried where it was compressed.
+    pub bytes_literal: u64,
+    /// Content that its receiver had in another version of the file, in bytes.
+    pub bytes_matched: u64,
     /// All files now in place, by name.
     pub in_place: Vec<InPlace>,
     /// Files that a dry run would have copied.
     pub files_wanted: u64,
     /// Their content, in bytes.
     pub bytes_wanted: u64,
-    /// Number of things that were not copied.
+    /// Files, links and directories of the goal that were deleted.
+    pub deleted: u64,
+    /// Those that a dry run would have deleted.
+    pub superfluous: u64,
+    /// Number of things that were not copied, or not deleted.
     pub failed: u64,
     /// Things that were not copied, and the reasons: the first [`TOLD_MAX`](super::TOLD_MAX).
     pub failures: Vec<(Vec<u8>, FileError)>,
@@ -181,14 +196,54 @@ pub(super) fn once_each<'a>(
     Ok(())
 }
 
-/// Entry at a path of the server, and the name of its source if it is the unfinished copy of a
-/// directory.
-pub(super) async fn stat<F: Flows>(
-    flow: &mut Conversation<F>,
-    path: &RelPath,
-) -> Result<(Option<super::message::Entry>, Option<Vec<u8>>), FileError> {
+/// Bytes that an entry of a listing takes at a client, besides its text: as a file its name and
+/// hash in the report, as a directory or link the attributes that are to be set at the end.
+const ENTRY_BYTES: u64 = 200;
+
+/// Bytes that are held of a server's listing, and their bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    bytes: u64,
+    max: u64,
+}
+
+impl Held {
+    pub(super) fn new(max: u64) -> Held {
+        Held { bytes: 0, max }
+    }
+
+    /// Counts an entry with this many bytes of text.
+    pub(super) fn count(&mut self, text_bytes: usize) -> Result<(), FileError> {
+        self.bytes = self.bytes.saturating_add(ENTRY_BYTES + text_bytes as u64);
+        if self.bytes > self.max {
+            return Err(FileError::Protocol(format!("a listing that takes more than {} bytes", self.max)));
+        }
+        Ok(())
+    }
+}
+
+/// State of a path of the server.
+pub(super) struct Status {
+    /// `None` = nothing.
+    pub(super) entry: Option<super::message::Entry>,
+    /// The name of its source, if it is the unfinished copy of a directory.
+    pub(super) copy_of: Option<Vec<u8>>,
+    /// The server shows hidden files.
+    pub(super) shows_hidden: bool,
+}
+
+/// Asks for the state of a path.
+pub(super) async fn stat<F: Flows>(flow: &mut Conversation<F>, path: &RelPath) -> Result<Status, FileError> {
     match flow.ask(&Request::Stat { path: path.as_bytes().to_vec() }).await? {
-        Reply::Status { entry, copy_of } => Ok((entry, copy_of)),
+        Reply::Status { entry, copy_of, shows_hidden } => Ok(Status { entry, copy_of, shows_hidden }),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Asks for leave to remove what is superfluous.
+pub(super) async fn may_remove<F: Flows>(flow: &mut Conversation<F>) -> Result<(), FileError> {
+    match flow.ask(&Request::MayRemove).await? {
+        Reply::Done => Ok(()),
         other => Err(unexpected(other)),
     }
 }

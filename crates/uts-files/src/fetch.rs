@@ -51,6 +51,8 @@ pub(super) struct Fetcher {
     pub(super) modes: Modes,
     /// No differences are asked for.
     pub(super) whole_files: bool,
+    /// Content is to be compressed where that pays.
+    pub(super) compress: bool,
     pub(super) waiting: Waiting,
 }
 
@@ -58,7 +60,7 @@ impl<F: Flows> Carrier<F> for Fetcher {
     type Item = Item;
 
     async fn open(&self, flows: &F) -> Result<Conversation<F>, FileError> {
-        Conversation::open(flows, &self.journal.payer).await
+        Conversation::open_to_get(flows, &self.journal.payer, self.compress).await
     }
 
     async fn carry(&self, flow: &mut Conversation<F>, batch: Vec<Item>) -> Result<Rest<Item>, FileError> {
@@ -117,7 +119,7 @@ impl Hearing<'_> {
     ) -> Result<Rest<Item>, FileError> {
         let mut is_usable = true;
         while let Some((item, have, basis)) = asked.pop_front().filter(|_| is_usable) {
-            if self.group.is_due(recv.buffer()) {
+            if self.group.is_due(recv).await {
                 self.settle().await;
             }
             let fetched = match self.fetch_one(recv, &item, have, basis).await {
@@ -239,7 +241,7 @@ impl Hearing<'_> {
         let memory =
             is_small(entry.size, from).then(|| small::room_for(&journal.payer, entry.size)).flatten();
         let received = if let Some(memory) = memory {
-            if self.group.is_due_before(entry.size, flow.buffer()) {
+            if self.group.is_due_before(entry.size, flow).await {
                 self.settle().await;
             }
             let mut observe = |moved| journal.moved(&item.name, moved);

@@ -3,23 +3,28 @@
 
 use super::Flows;
 use super::batch::{Conversation, next_reply};
-use super::client::{CopyOptions, Placement, Report, blocking, local, once_each, stat, unexpected};
+use super::client::{
+    CopyOptions, Held, Placement, Report, Status, blocking, local, once_each, stat, unexpected,
+};
 use super::error::{Fault, FaultKind, FileError};
 use super::fetch::{Fetcher, Item};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Kind, Reply, Request};
+use super::mirror::{Mirror, Needed, Removing, Superfluous, may_go};
 use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
 use super::path::{RelPath, ServerPath, show};
-use super::tree::Tree;
+use super::remove::remove;
+use super::tree::{Go, Tree};
 use super::workers::{Queue, Waiting, work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The local directory that is copied into.
+#[derive(Clone)]
 struct Place {
     tree: Tree,
     /// Its name for the user, ending with `/` unless empty.
@@ -29,6 +34,19 @@ struct Place {
     into: bool,
     /// It was written as a directory, and there is none.
     is_new_directory: bool,
+}
+
+impl Place {
+    /// Name of a path of the tree for the user.
+    fn name_of(&self, path: &RelPath) -> Vec<u8> {
+        [&self.prefix[..], path.as_bytes()].concat()
+    }
+}
+
+/// Something for which there is no room before what stands there is gone.
+enum Late {
+    File(Box<Item>),
+    Directory(Box<(RelPath, Entry)>),
 }
 
 /// Work that is left until all files are here, and a record of what has been listed so far.
@@ -42,14 +60,16 @@ struct Plan {
     /// Where several directories may have files of the same name: from where each comes.
     seen: Option<BTreeMap<RelPath, RelPath>>,
     /// Bytes that are held of the listing.
-    held_bytes: u64,
+    held: Held,
     files: u64,
     bytes: u64,
+    /// All that the source has, if what is superfluous is to be deleted.
+    mirror: Option<Mirror>,
+    /// Things that come after that.
+    late: Vec<Late>,
+    /// Directories that come after that.
+    late_directories: BTreeSet<RelPath>,
 }
-
-/// Bytes that an entry of a listing takes here, besides its text: as a file its name and hash in
-/// the report, as a directory or link the attributes that are to be set at the end.
-const ENTRY_BYTES: u64 = 200;
 
 /// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local
 /// `destination`: into it, if it is a directory, or to that name. Files are fetched while the
@@ -68,7 +88,7 @@ pub async fn get<F: Flows>(
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
     let resumed = match sources {
-        [only] if options.recursive => only.path.name(),
+        [only] if options.recursive => Some(only.name().unwrap_or_default()),
         _ => None,
     };
     let place = locate(destination, resumed, options)?;
@@ -79,7 +99,7 @@ pub async fn get<F: Flows>(
     if place.into {
         once_each(
             destination.as_os_str().as_bytes(),
-            sources.iter().map(|source| (source.path.name(), source.path.as_bytes())),
+            sources.iter().map(|source| (source.name(), source.path.as_bytes())),
         )?;
     }
     let placement = if place.into { Placement::Into } else { Placement::As };
@@ -90,14 +110,20 @@ pub async fn get<F: Flows>(
         journal: journal.clone(),
         modes: Modes::new(options.preserve_mode),
         whole_files: options.whole_files,
+        compress: options.compress,
         waiting: Waiting::new(options.busy_patience),
     };
     let modes = fetcher.modes;
-    let plan = Plan { seen: (sources.len() > 1).then(BTreeMap::new), ..Plan::default() };
+    let plan = Plan {
+        seen: (sources.len() > 1).then(BTreeMap::new),
+        mirror: options.delete.then(Mirror::default),
+        held: Held::new(options.listing_bytes_max),
+        ..Plan::default()
+    };
     let mut listing = Listing { flow, place: &place, options, journal: &journal, queue: &queue, plan };
     let fetching = work(&flows, &queue, &fetcher, options.flows, &journal);
     let listed = listing.run_beside(sources, fetching).await;
-    let Listing { flow, plan, .. } = listing;
+    let Listing { flow, mut plan, .. } = listing;
     match listed {
         Ok(()) => {
             // Everything has been answered: a failure to say goodbye changes nothing.
@@ -109,12 +135,80 @@ pub async fn get<F: Flows>(
         }),
     }
     let journal2 = journal.clone();
+    if let Some(mirror) = plan.mirror.take() {
+        let (place, late) = (place.clone(), std::mem::take(&mut plan.late));
+        let deleting = options.clone();
+        let delete = move || {
+            delete(&place, &mirror, &deleting, &journal2);
+            Ok(make_late(&place.tree, late, &journal2))
+        };
+        let (late, directories) = blocking(delete).await.map_err(FileError::Local)?;
+        plan.directories.extend(directories);
+        let count = late.len();
+        work(&flows, &Arc::new(Queue::of(late, options.flows)), &fetcher, count, &journal).await;
+    }
+    let journal2 = journal.clone();
     let finish = move || {
         finish_directories(&place.tree, plan, modes, &journal2);
         Ok(())
     };
     blocking(finish).await.map_err(FileError::Local)?;
     Ok(journal.into_report())
+}
+
+/// Deletes what is superfluous here, if everything has arrived.
+fn delete(place: &Place, mirror: &Mirror, options: &CopyOptions, journal: &Journal) {
+    let mut superfluous = Superfluous::new(&place.prefix);
+    for top in mirror.searched() {
+        let listed = place.tree.list(top, true, &mut |found| {
+            superfluous.judge(found, top, mirror, options, journal);
+            Go::On
+        });
+        match listed {
+            // It was not made, as in a dry run.
+            Err(fault) if fault.kind != FaultKind::NotFound => {
+                let name = place.name_of(top);
+                journal.failed(&name, FileError::Local(Fault { path: name.clone(), ..fault }));
+            }
+            _ => {}
+        }
+    }
+    let goes = superfluous.into_order();
+    if !may_go(&goes, mirror, journal) {
+        return;
+    }
+    // What was copied to by name may be told by way of links; beneath it none is followed.
+    let goal = if place.into { RelPath::ROOT } else { place.target.clone() };
+    let mut removing = Removing::default();
+    for entry in &goes {
+        let name = [&place.prefix, &entry.path[..]].concat();
+        if options.dry_run {
+            journal.superfluous(&name, entry);
+        } else {
+            let removed = remove(&place.tree, &goal, entry).map_err(FileError::Local);
+            removing.ended(entry, &name, removed, journal);
+        }
+    }
+}
+
+/// Makes directories for which there was no room before; gives the files that are to be fetched
+/// now, and what is to be done at the end.
+#[expect(clippy::vec_box, reason = "as those of the plan")]
+fn make_late(tree: &Tree, late: Vec<Late>, journal: &Journal) -> (Vec<Item>, Vec<Box<(RelPath, Entry)>>) {
+    let (mut files, mut directories) = (Vec::new(), Vec::new());
+    for late in late {
+        match late {
+            Late::File(item) => files.push(*item),
+            Late::Directory(directory) => match make_directory(tree, &directory.0, None) {
+                Ok(()) => {
+                    journal.update(|report| report.directories += 1);
+                    directories.push(directory);
+                }
+                Err(fault) => journal.failed(directory.0.as_bytes(), FileError::Local(fault)),
+            },
+        }
+    }
+    (files, directories)
 }
 
 /// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of
@@ -219,15 +313,16 @@ impl<F: Flows> Listing<'_, F> {
             }
         }
         self.journal.planned(self.plan.files, self.plan.bytes);
+        if let Some(mirror) = &mut self.plan.mirror {
+            mirror.is_whole = true;
+        }
         Ok(())
     }
 
-    async fn source(
-        &mut self,
-        ServerPath { path: source, is_directory }: &ServerPath,
-    ) -> Result<(), FileError> {
+    async fn source(&mut self, named: &ServerPath) -> Result<(), FileError> {
+        let ServerPath { path: source, is_directory, .. } = named;
         let fault = |kind, why: &str| FileError::Peer(Fault::new(kind, source.as_bytes(), why));
-        let (entry, _) = stat(&mut self.flow, source).await?;
+        let Status { entry, shows_hidden, .. } = stat(&mut self.flow, source).await?;
         let entry = entry.ok_or_else(|| fault(FaultKind::NotFound, "no such file or directory"))?;
         if entry.kind != Kind::Directory {
             if *is_directory {
@@ -237,15 +332,23 @@ impl<F: Flows> Listing<'_, F> {
                 return Err(local(FaultKind::NotFound, self.place.target.as_bytes(), "no such directory"));
             }
         }
-        let target = match source.name() {
+        let target = match named.name() {
             Some(name) if self.place.into => self.place.target.join(name).map_err(FileError::Local)?,
             _ => self.place.target.clone(),
         };
         match entry.kind {
-            Kind::File => self.add_file(source.clone(), target, entry).await,
+            Kind::File => {
+                if let Some(mirror) = &mut self.plan.mirror {
+                    mirror.needs(target.clone(), Needed::File);
+                }
+                self.add_file(source.clone(), target, entry).await
+            }
             Kind::Directory if self.options.recursive => {
                 if !self.place.into {
-                    self.plan.top = Some((target.clone(), source.name().unwrap_or_default().to_vec()));
+                    self.plan.top = Some((target.clone(), named.name().unwrap_or_default().to_vec()));
+                }
+                if let Some(mirror) = &mut self.plan.mirror {
+                    mirror.begins(target.clone(), shows_hidden);
                 }
                 self.add_directory(target.clone(), entry).await?;
                 self.list(source, &target).await
@@ -287,7 +390,7 @@ impl<F: Flows> Listing<'_, F> {
         let ((from, to), entry) = match placed {
             Ok(placed) => placed,
             Err(error) => {
-                self.hold(0)?;
+                self.plan.held.count(0)?;
                 let name = error.fault().map(|fault| fault.path.clone()).unwrap_or_default();
                 let path = [source.as_bytes(), b"/", &name].concat();
                 self.journal.failed(&path, error.at(&path));
@@ -299,23 +402,34 @@ impl<F: Flows> Listing<'_, F> {
                 self.journal.warned(Fault::new(FaultKind::Special, from.as_bytes(), why));
             }
         };
+        if let Some(mirror) = &mut self.plan.mirror {
+            let needed = match &entry.kind {
+                Kind::File => Needed::File,
+                Kind::Directory => Needed::Directory,
+                Kind::Link(_) if self.options.links => Needed::Link,
+                Kind::Link(_) | Kind::Special => Needed::Anything,
+            };
+            // Held twice.
+            self.plan.held.count(to.as_bytes().len())?;
+            mirror.needs(to.clone(), needed);
+        }
         match &entry.kind {
             Kind::File => self.add_file(from, to, entry).await,
             Kind::Directory => self.add_directory(to, entry).await,
             Kind::Link(_) if self.options.links && self.options.dry_run => Ok(()),
             Kind::Link(target_text) if self.options.links => {
-                self.hold(to.as_bytes().len() + target_text.len() + target.as_bytes().len())?;
+                self.plan.held.count(to.as_bytes().len() + target_text.len() + target.as_bytes().len())?;
                 let entry = Entry { path: Vec::new(), ..entry };
                 self.plan.links.push(Box::new((to, entry, target.clone())));
                 Ok(())
             }
             Kind::Link(_) => {
-                self.hold(0)?;
+                self.plan.held.count(0)?;
                 left_out("symbolic link left out (see --links)");
                 Ok(())
             }
             Kind::Special => {
-                self.hold(0)?;
+                self.plan.held.count(0)?;
                 left_out("neither file nor directory, left out");
                 Ok(())
             }
@@ -324,7 +438,7 @@ impl<F: Flows> Listing<'_, F> {
 
     async fn add_file(&mut self, source: RelPath, target: RelPath, entry: Entry) -> Result<(), FileError> {
         let name = [&self.place.prefix[..], target.as_bytes()].concat();
-        self.hold(name.len())?;
+        self.plan.held.count(name.len())?;
         self.plan.files += 1;
         self.plan.bytes = self.plan.bytes.saturating_add(entry.size);
         // Not with each file: whatever shows progress has a line or an event of it.
@@ -338,19 +452,46 @@ impl<F: Flows> Listing<'_, F> {
             self.journal.failed(&name, local(FaultKind::Exists, source.as_bytes(), &why));
             return Ok(());
         }
+        let is_hindered = self.is_hindered(&target, Needed::File).await;
         if self.options.dry_run {
-            return self.tell_only(&target, &name, &entry).await;
+            return self.tell_only(&target, &name, &entry, is_hindered).await;
         }
-        if !self.journal.has_been_copied(&name, entry.size, entry.mtime) {
-            self.queue.push(Item { source, tree: self.place.tree.clone(), target, name, entry }).await;
+        if self.journal.has_been_copied(&name, entry.size, entry.mtime) {
+            return Ok(());
+        }
+        let item = Item { source, tree: self.place.tree.clone(), target, name, entry };
+        if is_hindered {
+            self.plan.late.push(Late::File(Box::new(item)));
+        } else {
+            self.queue.push(item).await;
         }
         Ok(())
     }
 
-    /// Says whether the file would be copied, by what is here now.
-    async fn tell_only(&self, target: &RelPath, name: &[u8], entry: &Entry) -> Result<(), FileError> {
+    /// True if something that is to be deleted stands where this is to go, or on the way.
+    async fn is_hindered(&self, target: &RelPath, needed: Needed) -> bool {
+        let Some(mirror) = &self.plan.mirror else { return false };
+        let is_late = target.split().is_some_and(|(parent, _)| self.plan.late_directories.contains(&parent));
+        // What the user named stays.
+        if is_late || mirror.is_top(target) {
+            return is_late;
+        }
         let (tree, target) = (self.place.tree.clone(), target.clone());
-        let outcome = match blocking(move || tree.stat_link(&target)).await {
+        let there = blocking(move || tree.stat_link(&target)).await;
+        there.is_ok_and(|there| there.is_some_and(|there| !needed.fits(&there.kind)))
+    }
+
+    /// Says whether the file would be copied, by what is here now.
+    async fn tell_only(
+        &self,
+        target: &RelPath,
+        name: &[u8],
+        entry: &Entry,
+        is_hindered: bool,
+    ) -> Result<(), FileError> {
+        let (tree, target) = (self.place.tree.clone(), target.clone());
+        let there = blocking(move || if is_hindered { Ok(None) } else { tree.stat_link(&target) });
+        let outcome = match there.await {
             Ok(Some(there)) if entry.seems_to_be(&there) => FileOutcome::Kept,
             Ok(_) => FileOutcome::Wanted,
             Err(fault) => FileOutcome::Failed(FileError::Local(fault)),
@@ -361,8 +502,17 @@ impl<F: Flows> Listing<'_, F> {
 
     /// Makes a directory at once, so that files can be fetched into it.
     async fn add_directory(&mut self, target: RelPath, entry: Entry) -> Result<(), FileError> {
-        self.hold(target.as_bytes().len())?;
+        self.plan.held.count(target.as_bytes().len())?;
+        let is_hindered = self.is_hindered(&target, Needed::Directory).await;
+        if is_hindered {
+            self.plan.late_directories.insert(target.clone());
+        }
         if self.options.dry_run {
+            return Ok(());
+        }
+        if is_hindered {
+            let late = Late::Directory(Box::new((target, Entry { path: Vec::new(), ..entry })));
+            self.plan.late.push(late);
             return Ok(());
         }
         let copy_of = self.plan.top.as_ref().filter(|(top, _)| *top == target).map(|(_, name)| name.clone());
@@ -373,16 +523,6 @@ impl<F: Flows> Listing<'_, F> {
                 self.plan.directories.push(Box::new((target, Entry { path: Vec::new(), ..entry })));
             }
             Err(fault) => self.journal.failed(target.as_bytes(), FileError::Local(fault)),
-        }
-        Ok(())
-    }
-
-    /// Counts an entry with this many bytes of text against what the server may list.
-    fn hold(&mut self, text_bytes: usize) -> Result<(), FileError> {
-        let max = self.options.listing_bytes_max;
-        self.plan.held_bytes = self.plan.held_bytes.saturating_add(ENTRY_BYTES + text_bytes as u64);
-        if self.plan.held_bytes > max {
-            return Err(FileError::Protocol(format!("a listing that takes more than {max} bytes")));
         }
         Ok(())
     }

@@ -55,13 +55,13 @@ pub(super) async fn content_after(
     payer: &Payer,
 ) -> Result<Content, Fault> {
     let Some(held) = held.filter(|held| held.bytes <= entry.size) else {
-        return Ok(Content { file, entry, from: 0, hasher: Hasher::new(), delta: None });
+        return Ok(Content { file, entry, from: 0, hasher: Hasher::new(), delta: None, packing: None });
     };
     let (file, hasher, bytes) = hash_prefix(file, held.bytes, &entry.path, payer).await?;
     if bytes == held.bytes && *hasher.finalize().as_bytes() == held.hash {
-        return Ok(Content { file, entry, from: bytes, hasher, delta: None });
+        return Ok(Content { file, entry, from: bytes, hasher, delta: None, packing: None });
     }
-    Ok(Content { file, entry, from: 0, hasher: Hasher::new(), delta: None })
+    Ok(Content { file, entry, from: 0, hasher: Hasher::new(), delta: None, packing: None })
 }
 
 /// Hashes this many bytes of a file from `start` on; fewer if it ends before.

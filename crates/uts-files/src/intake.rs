@@ -6,6 +6,7 @@ use super::buffered::BufReader;
 use super::error::{Fault, FaultKind};
 use super::hashing::SLICE_BYTES;
 use super::message::Hash;
+use super::packing::{PACKED, packed_lengths, unpack};
 use super::sink::Sink;
 use super::stream::{
     ABORT, COPY, Drain, HOLE, Moved, chunk_length, copied, hole_length, patiently, read_fault,
@@ -227,8 +228,15 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
                         return Ok(Ending::WriterGone(fault, Drain::AtChunk));
                     }
                     left -= bytes;
-                    observe(Moved::told(bytes));
+                    observe(Moved::hole(bytes));
                 }
+            }
+            PACKED => {
+                let (moved, written) = take_packed(flow, disk, stop, &blocks, payer).await?;
+                if let Err(fault) = written {
+                    return Ok(Ending::WriterGone(fault, Drain::AtChunk));
+                }
+                observe(moved);
             }
             COPY => {
                 let (at, bytes) = copied(flow).await?;
@@ -236,7 +244,7 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
                 if let Err(fault) = disk.then(stop, payer, Some(turn), move |s| s.copy(at, bytes)).await {
                     return Ok(Ending::WriterGone(fault, Drain::AtChunk));
                 }
-                observe(Moved::told(bytes.into()));
+                observe(Moved::copied(bytes));
             }
             length => {
                 let mut left = chunk_length(length)?;
@@ -257,6 +265,29 @@ async fn transfer<R: AsyncRead + Unpin + Send, S: Sink>(
             }
         }
     }
+}
+
+/// Takes a packed piece, which is written as it was before it was packed.
+async fn take_packed<R: AsyncRead + Unpin + Send, S: Sink>(
+    flow: &mut BufReader<R>,
+    disk: &mut Disk<S>,
+    stop: &AtomicBool,
+    blocks: &Blocks,
+    payer: &Payer,
+) -> io::Result<(Moved, Result<(), Fault>)> {
+    let (bytes, packed_bytes) = packed_lengths(flow).await?;
+    blocks.let_go();
+    // Both forms at once: who holds one and waits for room for the other keeps both.
+    let room = payer.wait(Resource::Memory, bytes + packed_bytes, bytes + packed_bytes).await;
+    let mut packed = vec![0; packed_bytes];
+    flow.read_exact(&mut packed).await?;
+    let turn = payer.wait(Resource::Processor, 1, 1).await;
+    let write = move |s: &mut S| {
+        let written = unpack(&packed, bytes).and_then(|content| s.write(&content));
+        drop(room);
+        written
+    };
+    Ok((Moved::packed(bytes, packed_bytes), disk.then(stop, payer, Some(turn), write).await))
 }
 
 /// Length of the next block, after one into which so much has come in time.

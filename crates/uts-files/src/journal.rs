@@ -2,7 +2,7 @@
 
 use super::client::{CopyOptions, InPlace, Report};
 use super::error::{Fault, FileError};
-use super::message::{Hash, Mtime};
+use super::message::{Entry, Hash, Mtime};
 use super::stream::Moved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,11 @@ pub enum FileOutcome {
     Wanted,
     /// A dry run found it there, by size and time.
     Kept,
-    /// Not copied.
+    /// Deleted, because the source does not have it.
+    Deleted,
+    /// A dry run would delete it.
+    Superfluous,
+    /// Not copied, or not deleted.
     Failed(FileError),
 }
 
@@ -95,6 +99,9 @@ impl Journal {
         let (mut earlier, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
         if let Some(before) = &options.earlier {
             report.bytes_carried = before.bytes_carried;
+            report.bytes_literal = before.bytes_literal;
+            report.bytes_matched = before.bytes_matched;
+            report.deleted = before.deleted;
             interrupted = before.interrupted.iter().cloned().collect();
             earlier = before.in_place.iter().map(|file| (file.name.clone(), file.clone())).collect();
         }
@@ -130,7 +137,11 @@ impl Journal {
     }
 
     pub(super) fn moved(&self, name: &[u8], moved: Moved) {
-        self.lock().bytes_carried += moved.carried;
+        let mut report = self.lock();
+        report.bytes_carried += moved.carried;
+        report.bytes_literal += moved.literal;
+        report.bytes_matched += moved.matched;
+        drop(report);
         self.progress.moved(name, moved.bytes);
     }
 
@@ -171,6 +182,14 @@ impl Journal {
                 report.bytes_wanted = report.bytes_wanted.saturating_add(size);
                 true
             }
+            FileOutcome::Deleted => {
+                report.deleted += 1;
+                true
+            }
+            FileOutcome::Superfluous => {
+                report.superfluous += 1;
+                true
+            }
             FileOutcome::Failed(error) => {
                 report.failed += 1;
                 let is_kept = report.failures.len() < TOLD_MAX;
@@ -189,6 +208,16 @@ impl Journal {
     /// Something other than the content of a file failed.
     pub(super) fn failed(&self, name: &[u8], error: FileError) {
         self.ended(name, 0, Mtime::default(), FileOutcome::Failed(error));
+    }
+
+    /// Something of the goal was deleted.
+    pub(super) fn deleted(&self, name: &[u8], entry: &Entry) {
+        self.ended(name, entry.size, entry.mtime, FileOutcome::Deleted);
+    }
+
+    /// Something of the goal would be deleted.
+    pub(super) fn superfluous(&self, name: &[u8], entry: &Entry) {
+        self.ended(name, entry.size, entry.mtime, FileOutcome::Superfluous);
     }
 
     pub(super) fn warned(&self, fault: Fault) {
@@ -213,8 +242,10 @@ impl Journal {
     /// True if nothing has been done or has failed so far.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.lock();
-        let Report { bytes_carried, placement, .. } = *report;
-        *report == Report { bytes_carried, placement, ..Report::default() }
+        let Report { bytes_carried, bytes_literal, bytes_matched, deleted, placement, .. } = *report;
+        let before =
+            Report { bytes_carried, bytes_literal, bytes_matched, deleted, placement, ..Report::default() };
+        *report == before
     }
 
     pub(super) fn into_report(self) -> Report {

@@ -22,11 +22,11 @@ pub async fn list<F: Flows>(
     recursive: bool,
     emit: &mut (dyn FnMut(Result<Entry, Fault>) + Send),
 ) -> Result<(), FileError> {
-    let ServerPath { path, is_directory } = at;
+    let ServerPath { path, is_directory, .. } = at;
     let fault = |kind, why: &str| FileError::Peer(Fault::new(kind, path.as_bytes(), why));
     let payer = Ledger::of_client(&Budget::of_process()).payer("the server");
     let mut flow = Conversation::open(flows, &payer).await?;
-    let (entry, _) = stat(&mut flow, path).await?;
+    let entry = stat(&mut flow, path).await?.entry;
     let entry = entry.ok_or_else(|| fault(FaultKind::NotFound, "no such file or directory"))?;
     if entry.kind != Kind::Directory {
         if *is_directory {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The first bytes of every flow of this protocol.
 pub const MAGIC: &[u8; 9] = b"uts-files";
 /// The version that follows them. Another version is refused, naming both.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// The longest frame, in bytes: room for a path, the target of a link, and a little more.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
@@ -180,6 +180,18 @@ pub enum Request {
         /// At most 65,536 in all.
         sums: Vec<Sum>,
     },
+    /// From now on this flow, compress content where that pays. Answer: [`Reply::Done`].
+    Compress,
+    /// Tell whether the server lets this client remove what is superfluous. Answer:
+    /// [`Reply::Done`], or a fault.
+    MayRemove,
+    /// Remove what was listed. Answer: [`Reply::Done`].
+    Remove {
+        /// The thing as it was listed; a directory must be empty.
+        entry: Entry,
+        /// The directory that is copied to, which it is beneath. From there on no link is followed.
+        goal: Vec<u8>,
+    },
 }
 
 impl Request {
@@ -196,8 +208,9 @@ impl Request {
             | Request::Put { entry, .. }
             | Request::MakeDirectory { entry, .. }
             | Request::Attributes { entry, .. }
-            | Request::MakeLink { entry, .. } => &entry.path,
-            Request::PreserveModes => &[],
+            | Request::MakeLink { entry, .. }
+            | Request::Remove { entry, .. } => &entry.path,
+            Request::PreserveModes | Request::Compress | Request::MayRemove => &[],
         }
     }
 }
@@ -215,6 +228,8 @@ pub enum Reply {
         entry: Option<Entry>,
         /// If it is the unfinished copy of a directory: the name of its source.
         copy_of: Option<Vec<u8>>,
+        /// Hidden files are shown as well.
+        shows_hidden: bool,
     },
     /// An entry of a listing, or what could not be listed.
     Found(Result<Entry, Fault>),
@@ -354,6 +369,9 @@ mod tests {
             (entry(), bytes()).prop_map(|(entry, top)| Request::MakeLink { entry, top }),
             entry().prop_map(Request::Stream),
             Just(Request::PreserveModes),
+            Just(Request::Compress),
+            Just(Request::MayRemove),
+            (entry(), bytes()).prop_map(|(entry, goal)| Request::Remove { entry, goal }),
         ]
     }
 

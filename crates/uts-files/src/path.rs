@@ -227,6 +227,8 @@ pub struct ServerPath {
     pub path: RelPath,
     /// It was written with a `/` at its end: a directory is meant.
     pub is_directory: bool,
+    /// It was written with `/.` at its end: what is in the directory is meant, without its name.
+    pub is_content: bool,
 }
 
 impl ServerPath {
@@ -237,13 +239,20 @@ impl ServerPath {
     pub fn from_user(bytes: &[u8]) -> Result<Self, Fault> {
         let path = RelPath::from_user(bytes)?;
         let is_directory = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b".";
-        Ok(ServerPath { path, is_directory })
+        let is_content = bytes.ends_with(b"/.") || bytes == b".";
+        Ok(ServerPath { path, is_directory, is_content })
+    }
+
+    /// The name that a copy of it gets in a directory; `None` for what has none, or none that
+    /// counts.
+    pub(super) fn name(&self) -> Option<&[u8]> {
+        self.path.name().filter(|_| !self.is_content)
     }
 }
 
 impl From<RelPath> for ServerPath {
     fn from(path: RelPath) -> Self {
-        ServerPath { path, is_directory: false }
+        ServerPath { path, ..ServerPath::default() }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Copying to the server.
 
 use super::Flows;
-use super::batch::Conversation;
-use super::client::{CopyOptions, Placement, Report, blocking, local, once_each, stat, unexpected};
+use super::batch::{Conversation, next_reply};
+use super::client::{
+    CopyOptions, Held, Placement, Report, Status, blocking, local, may_remove, once_each, stat, unexpected,
+};
 use super::error::{Fault, FaultKind, FileError};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Kind, Reply, Request};
+use super::mirror::{Mirror, Needed, Removing, Superfluous, may_go};
 use super::path::{RelPath, ServerPath};
 use super::send::{Item, Sender};
 use super::tree::{Go, Source, Tree};
@@ -22,6 +25,42 @@ struct Plan {
     files: Vec<Item>,
     /// A directory that is to be a new copy, and of what.
     top: Option<(RelPath, Vec<u8>)>,
+    /// Where things of the source would go that are not copied.
+    passed: Vec<RelPath>,
+    /// Where the directories go that were named as sources.
+    tops: Vec<RelPath>,
+}
+
+impl Plan {
+    /// All that the source has.
+    fn mirror(&self) -> Result<Mirror, Fault> {
+        let mut mirror = Mirror::default();
+        mirror.is_whole = true;
+        for top in &self.tops {
+            mirror.begins(top.clone(), true);
+        }
+        for path in &self.passed {
+            mirror.needs(path.clone(), Needed::Anything);
+        }
+        for directory in &self.directories {
+            mirror.needs(RelPath::parse(&directory.path)?, Needed::Directory);
+        }
+        for (link, _) in &self.links {
+            mirror.needs(RelPath::parse(&link.path)?, Needed::Link);
+        }
+        for file in &self.files {
+            mirror.needs(RelPath::parse(&file.entry.path)?, Needed::File);
+        }
+        Ok(mirror)
+    }
+
+    /// Takes out what can be made only when something else is gone.
+    fn split_off(&mut self, superfluous: &Superfluous) -> (Vec<Entry>, Vec<Item>) {
+        let is_hindered = |path: &[u8]| superfluous.hinders(&RelPath::found_at(path));
+        let directories = self.directories.extract_if(.., |entry| is_hindered(&entry.path)).collect();
+        let files = self.files.extract_if(.., |file| is_hindered(&file.entry.path)).collect();
+        (directories, files)
+    }
 }
 
 /// Copies files, and with [`CopyOptions::recursive`] directories, to `destination` at the server:
@@ -41,35 +80,53 @@ pub async fn put<F: Flows>(
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
     let mut flow = Conversation::open_to_put(&*flows, &journal.payer, options.preserve_mode).await?;
+    if options.delete {
+        may_remove(&mut flow).await?;
+    }
     let mut plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
     journal.planned(plan.files.len() as u64, bytes);
+    let mut superfluous = Superfluous::default();
+    let mirror = if options.delete { plan.mirror().map_err(FileError::Local)? } else { Mirror::default() };
+    if options.delete {
+        search(&mut flow, &mirror, &mut superfluous, options, &journal).await?;
+    }
+    let (late_directories, late_files) = plan.split_off(&superfluous);
+    let goes = superfluous.into_order();
     if options.dry_run {
         tell_only(&mut flow, &plan.files, &journal).await?;
+        for file in &late_files {
+            journal.ended(&file.name, file.entry.size, file.entry.mtime, FileOutcome::Wanted);
+        }
+        if may_go(&goes, &mirror, &journal) {
+            goes.iter().for_each(|entry| journal.superfluous(&entry.path, entry));
+        }
         return Ok(journal.into_report());
     }
-    plan.files.retain(|item| !journal.has_been_copied(&item.name, item.entry.size, item.entry.mtime));
-
-    make_directories(&mut flow, &plan, &journal).await?;
-    let count = plan.files.len();
-    let queue = Arc::new(Queue::of(plan.files, options.flows));
-    let waiting = Waiting::new(options.busy_patience);
     let sender = Sender {
         journal: journal.clone(),
         preserve_mode: options.preserve_mode,
         whole_files: options.whole_files,
-        waiting,
+        compress: options.compress,
+        waiting: Waiting::new(options.busy_patience),
     };
-    work(&flows, &queue, &sender, count, &journal).await;
-    let finished =
-        finish_directories(&mut flow, &plan.directories, &plan.links, plan.top.as_ref(), &journal).await;
-    if let Err(error) = finished {
-        journal.update(|report| {
+    let mut putting = Putting { flows: &flows, flow, sender, options, top: plan.top.clone() };
+    putting.make(&plan.directories, plan.files).await?;
+    let finished = async {
+        if may_go(&goes, &mirror, &journal) {
+            putting.remove(&goes, &destination.path).await?;
+        }
+        if !(late_directories.is_empty() && late_files.is_empty()) {
+            putting.make(&late_directories, late_files).await?;
+        }
+        putting.finish(&plan.directories, &late_directories, &plan.links).await
+    };
+    match finished.await {
+        Err(error) => journal.update(|report| {
             report.broken.get_or_insert(error);
-        });
-    } else {
+        }),
         // Everything has been answered: a failure to say goodbye changes nothing.
-        let _ = flow.end().await;
+        Ok(()) => drop(putting.flow.end().await),
     }
     Ok(journal.into_report())
 }
@@ -81,8 +138,8 @@ async fn plan<F: Flows>(
     options: &CopyOptions,
     journal: &Journal,
 ) -> Result<Plan, FileError> {
-    let ServerPath { path: destination, is_directory } = destination;
-    let (there, copy_of) = stat(flow, destination).await?;
+    let ServerPath { path: destination, is_directory, .. } = destination;
+    let Status { entry: there, copy_of, .. } = stat(flow, destination).await?;
     let into = there.as_ref().is_some_and(|entry| entry.kind == Kind::Directory);
     let refuse = |kind, why| Err(FileError::Peer(Fault::new(kind, destination.as_bytes(), why)));
     if sources.len() > 1 && !into {
@@ -124,6 +181,8 @@ async fn plan<F: Flows>(
                 if fresh && !scanned.directories.is_empty() {
                     plan.top = Some((target, name.unwrap_or_default()));
                 }
+                plan.tops.extend(scanned.tops);
+                plan.passed.extend(scanned.passed);
                 plan.directories.extend(scanned.directories);
                 plan.links.extend(scanned.links);
                 plan.files.extend(scanned.files);
@@ -200,7 +259,7 @@ fn scan_directory(
     options: &CopyOptions,
     journal: &Journal,
 ) -> Result<Plan, Fault> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { tops: vec![target.clone()], ..Plan::default() };
     let top = tree.stat(&RelPath::ROOT)?;
     plan.directories.extend(top.map(|entry| Entry { path: target.as_bytes().to_vec(), ..entry }));
     let left_out = |name: &[u8], why| {
@@ -228,6 +287,11 @@ fn scan_directory(
             }
             Ok((inside, entry)) => {
                 let name = [name, b"/", inside.as_bytes()].concat();
+                let is_left_out =
+                    entry.kind == Kind::Special || (!options.links && matches!(entry.kind, Kind::Link(_)));
+                if is_left_out {
+                    plan.passed.push(RelPath::found_at(&entry.path));
+                }
                 match entry.kind {
                     Kind::Directory => plan.directories.push(entry),
                     Kind::File => {
@@ -244,57 +308,120 @@ fn scan_directory(
     Ok(plan)
 }
 
-async fn make_directories<F: Flows>(
+/// Looks for what is superfluous at the server. Its listing is bounded as that of a source is.
+async fn search<F: Flows>(
     flow: &mut Conversation<F>,
-    plan: &Plan,
+    mirror: &Mirror,
+    superfluous: &mut Superfluous,
+    options: &CopyOptions,
     journal: &Journal,
 ) -> Result<(), FileError> {
-    let requests: Vec<Request> = plan
-        .directories
-        .iter()
-        .map(|entry| {
-            let copy_of = plan.top.as_ref().filter(|(path, _)| path.as_bytes() == entry.path);
-            Request::MakeDirectory { entry: entry.clone(), copy_of: copy_of.map(|(_, name)| name.clone()) }
-        })
-        .collect();
-    let answered = |i: usize, reply| match (reply, plan.directories.get(i)) {
-        (Reply::Done, _) => journal.update(|report| report.directories += 1),
-        (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
-        (_, None) => {}
-    };
-    flow.ask_all(&requests, answered).await
+    let mut held = Held::new(options.listing_bytes_max);
+    for top in mirror.searched() {
+        let mut reply = flow.ask(&Request::List { path: top.as_bytes().to_vec(), recursive: true }).await?;
+        loop {
+            match reply {
+                Reply::Done => break,
+                Reply::Found(found) => {
+                    let text = found.as_ref().map_or_else(|fault| &fault.path, |entry| &entry.path);
+                    held.count(text.len())?;
+                    superfluous.judge(found, top, mirror, options, journal);
+                }
+                // It is new.
+                Reply::Fault(fault)
+                    if matches!(fault.kind, FaultKind::NotFound | FaultKind::NotDirectory) =>
+                {
+                    break;
+                }
+                other => {
+                    journal.failed(top.as_bytes(), unexpected(other));
+                    break;
+                }
+            }
+            reply = next_reply(&mut flow.recv).await?;
+        }
+    }
+    Ok(())
 }
 
-/// Links, and the modes and times of directories. They come last, because anything made in a
-/// directory changes its time.
-async fn finish_directories<F: Flows>(
-    flow: &mut Conversation<F>,
-    directories: &[Entry],
-    links: &[(Entry, RelPath)],
-    top: Option<&(RelPath, Vec<u8>)>,
-    journal: &Journal,
-) -> Result<(), FileError> {
-    let link = |(entry, top): &(Entry, RelPath)| Request::MakeLink {
-        entry: entry.clone(),
-        top: top.as_bytes().to_vec(),
-    };
-    let requests: Vec<Request> = links.iter().map(link).collect();
-    let answered = |i: usize, reply| match (reply, links.get(i)) {
-        (Reply::Done, _) => journal.update(|report| report.links += 1),
-        (reply, Some((entry, _))) => journal.failed(&entry.path, unexpected(reply)),
-        (_, None) => {}
-    };
-    flow.ask_all(&requests, answered).await?;
-    let complete = !journal.has_failures();
-    let attributes = |entry: &Entry| Request::Attributes {
-        entry: entry.clone(),
-        complete: complete && top.is_some_and(|(path, _)| path.as_bytes() == entry.path),
-    };
-    // The deepest first: a directory that may not be entered is closed after those in it.
-    let requests: Vec<Request> = directories.iter().rev().map(attributes).collect();
-    let answered = |i: usize, reply| match (reply, directories.iter().rev().nth(i)) {
-        (Reply::Done, _) | (_, None) => {}
-        (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
-    };
-    flow.ask_all(&requests, answered).await
+/// A copy to a server under way.
+struct Putting<'a, F: Flows> {
+    flows: &'a Arc<F>,
+    /// For all that is not the content of files.
+    flow: Conversation<F>,
+    sender: Sender,
+    options: &'a CopyOptions,
+    top: Option<(RelPath, Vec<u8>)>,
+}
+
+impl<F: Flows> Putting<'_, F> {
+    /// Makes directories, and sends the files that are not in place.
+    async fn make(&mut self, directories: &[Entry], mut files: Vec<Item>) -> Result<(), FileError> {
+        let journal = self.sender.journal.clone();
+        files.retain(|item| !journal.has_been_copied(&item.name, item.entry.size, item.entry.mtime));
+        let make = |entry: &Entry| {
+            let copy_of = self.top.as_ref().filter(|(path, _)| path.as_bytes() == entry.path);
+            Request::MakeDirectory { entry: entry.clone(), copy_of: copy_of.map(|(_, name)| name.clone()) }
+        };
+        let requests: Vec<Request> = directories.iter().map(make).collect();
+        let answered = |i: usize, reply| match (reply, directories.get(i)) {
+            (Reply::Done, _) => journal.update(|report| report.directories += 1),
+            (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
+            (_, None) => {}
+        };
+        self.flow.ask_all(&requests, answered).await?;
+        let count = files.len();
+        let queue = Arc::new(Queue::of(files, self.options.flows));
+        work(self.flows, &queue, &self.sender, count, &journal).await;
+        Ok(())
+    }
+
+    /// Removes what is superfluous.
+    async fn remove(&mut self, goes: &[Entry], goal: &RelPath) -> Result<(), FileError> {
+        let journal = &self.sender.journal;
+        let remove = |entry: &Entry| Request::Remove { entry: entry.clone(), goal: goal.as_bytes().to_vec() };
+        let requests: Vec<Request> = goes.iter().map(remove).collect();
+        let mut removing = Removing::default();
+        let answered = |i: usize, reply| {
+            let Some(entry) = goes.get(i) else { return };
+            let outcome = if reply == Reply::Done { Ok(()) } else { Err(unexpected(reply)) };
+            removing.ended(entry, &entry.path, outcome, journal);
+        };
+        self.flow.ask_all(&requests, answered).await
+    }
+
+    /// Links, and the modes and times of directories. They come last, because anything made in a
+    /// directory changes its time.
+    async fn finish(
+        &mut self,
+        directories: &[Entry],
+        late: &[Entry],
+        links: &[(Entry, RelPath)],
+    ) -> Result<(), FileError> {
+        let journal = &self.sender.journal;
+        let link = |(entry, top): &(Entry, RelPath)| Request::MakeLink {
+            entry: entry.clone(),
+            top: top.as_bytes().to_vec(),
+        };
+        let requests: Vec<Request> = links.iter().map(link).collect();
+        let answered = |i: usize, reply| match (reply, links.get(i)) {
+            (Reply::Done, _) => journal.update(|report| report.links += 1),
+            (reply, Some((entry, _))) => journal.failed(&entry.path, unexpected(reply)),
+            (_, None) => {}
+        };
+        self.flow.ask_all(&requests, answered).await?;
+        let complete = !journal.has_failures();
+        let attributes = |entry: &Entry| Request::Attributes {
+            entry: entry.clone(),
+            complete: complete && self.top.as_ref().is_some_and(|(path, _)| path.as_bytes() == entry.path),
+        };
+        // The deepest first: a directory that may not be entered is closed after those in it.
+        let deepest_first = || late.iter().rev().chain(directories.iter().rev());
+        let requests: Vec<Request> = deepest_first().map(attributes).collect();
+        let answered = |i: usize, reply| match (reply, deepest_first().nth(i)) {
+            (Reply::Done, _) | (_, None) => {}
+            (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
+        };
+        self.flow.ask_all(&requests, answered).await
+    }
 }

@@ -40,6 +40,8 @@ pub(super) struct Sender {
     pub(super) preserve_mode: bool,
     /// No differences are sent.
     pub(super) whole_files: bool,
+    /// Content is compressed where that pays.
+    pub(super) compress: bool,
     pub(super) waiting: Waiting,
 }
 
@@ -220,7 +222,7 @@ impl<'a> Sending<'a> {
             return Ok(());
         }
         let known = self.pieces(send, &content, &entry.path, there, awaited).await?;
-        let content = content.by(known, &journal.payer);
+        let content = content.by(known, &journal.payer).packed(self.sender.compress);
         write_frame(send, &Request::Put { entry, from: content.from }).await?;
         let _ = awaited.send(Awaited::File(i));
         let mut observe = |moved| journal.moved(&item.name, moved);

@@ -1,5 +1,6 @@
 //! The server: one request after another on each flow, many flows at once.
 
+mod changes;
 mod difference;
 mod receive;
 
@@ -14,7 +15,7 @@ use super::message::{
     Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
 };
 use super::modes::Modes;
-use super::part::{Have, Prefix, copy_of, end_copy, make_directory};
+use super::part::{Have, Prefix, copy_of};
 use super::path::RelPath;
 use super::small::{self, Group, is_small};
 use super::stream::{Moved, Sent, drain, send_content};
@@ -22,6 +23,7 @@ use super::tree::{Source, Tree};
 use super::walk::Walk;
 use super::work::{at_work, in_turn};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
+use changes::apply;
 use difference::Differences;
 use std::collections::BTreeMap;
 use std::io;
@@ -54,6 +56,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// Clients may have modes set as they say, whatever the umask.
     pub preserve_mode: bool,
+    /// Clients may delete what their source does not have.
+    pub delete: bool,
     /// Files whose names begin with a dot are shown and taken as well, and all beneath such
     /// directories.
     pub hidden: bool,
@@ -184,6 +188,7 @@ impl Service {
             offers: BTreeMap::new(),
             differences: Differences::default(),
             modes: Modes::new(false),
+            compresses: false,
             about: Vec::new(),
             session,
             progress,
@@ -225,7 +230,7 @@ impl Service {
         }
         let mut place = None;
         loop {
-            if flow.group.is_due(flow.recv.buffer()) {
+            if flow.group.is_due(&mut flow.recv).await {
                 self.settle(flow).await?;
             }
             // Answers wait for each other only as long as there are questions at hand.
@@ -282,7 +287,10 @@ impl Service {
             return flow.reply(&Reply::Fault(fault)).await;
         }
         let reply = match request {
-            Request::Stat { path } => at_work(&payer, move || status(&tree, &RelPath::parse(&path)?)).await,
+            Request::Stat { path } => {
+                let shows_hidden = self.options.hidden;
+                at_work(&payer, move || status(&tree, &RelPath::parse(&path)?, shows_hidden)).await
+            }
             Request::List { path, recursive } => {
                 return flow.list(tree, path, recursive, self.options.hidden).await;
             }
@@ -303,7 +311,12 @@ impl Service {
             Request::Sums { path } => return self.tell_sums(flow, path).await,
             Request::Known { path, average, sums } => return flow.know(path, average, sums),
             Request::PreserveModes => self.preserve_modes(flow),
-            change => match self.writable() {
+            Request::Compress => {
+                flow.compresses = true;
+                Ok(Reply::Done)
+            }
+            Request::MayRemove => self.deletable().map(|()| Reply::Done),
+            change => match self.may(&change) {
                 Ok(()) => {
                     let modes = flow.modes;
                     at_work(&payer, move || apply(&tree, change, modes)).await
@@ -363,6 +376,8 @@ struct Flow<S, R> {
     offers: BTreeMap<RelPath, (Prefix, Charge)>,
     differences: Differences,
     modes: Modes,
+    /// Content goes out compressed where that pays.
+    compresses: bool,
     /// The path that the request at hand is about.
     about: Vec<u8>,
     session: Arc<Session>,
@@ -494,10 +509,11 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
         let session = self.session.clone();
         let payer = &session.payer;
         let known = self.differences.known_of(&path);
+        let compresses = self.compresses;
         let content = async move {
             let opened = at_work(payer, move || Source::Inside(tree, RelPath::parse(&path)?).open());
             let (file, entry) = opened.await?;
-            Ok(content_after(file, entry, held, payer).await?.by(known, payer))
+            Ok(content_after(file, entry, held, payer).await?.by(known, payer).packed(compresses))
         };
         let content = tokio::select! {
             content = content => content,
@@ -532,45 +548,9 @@ fn file_target(entry: &Entry) -> Result<RelPath, Fault> {
     }
 }
 
-fn status(tree: &Tree, path: &RelPath) -> Result<Reply, Fault> {
+fn status(tree: &Tree, path: &RelPath, shows_hidden: bool) -> Result<Reply, Fault> {
     let entry = tree.stat(path)?;
     let is_directory = entry.as_ref().is_some_and(|entry| entry.kind == Kind::Directory);
     let copy_of = if is_directory && !path.is_root() { copy_of(tree, path) } else { None };
-    Ok(Reply::Status { entry, copy_of })
-}
-
-/// Carries out a change that is not a file's content.
-fn apply(tree: &Tree, change: Request, modes: Modes) -> Result<Reply, Fault> {
-    match change {
-        Request::MakeDirectory { entry, copy_of } => {
-            let path = RelPath::parse(&entry.path)?;
-            make_directory(tree, &path, copy_of.as_deref())?;
-        }
-        Request::Attributes { entry, complete } => {
-            let path = RelPath::parse(&entry.path)?;
-            tree.set_attributes(&path, &entry, modes)?;
-            if complete && !path.is_root() {
-                end_copy(tree, &path)?;
-            }
-        }
-        Request::MakeLink { entry, top } => {
-            let path = RelPath::parse(&entry.path)?;
-            let Kind::Link(target) = &entry.kind else {
-                return Err(Fault::new(FaultKind::Special, path.as_bytes(), "is not a symbolic link"));
-            };
-            tree.make_link(&path, target, &RelPath::parse(&top)?)?;
-        }
-        Request::Stat { .. }
-        | Request::List { .. }
-        | Request::Get { .. }
-        | Request::Offer(_)
-        | Request::Sums { .. }
-        | Request::Known { .. }
-        | Request::PreserveModes
-        | Request::Stream(_)
-        | Request::Put { .. } => {
-            return Err(Fault::new(FaultKind::Protocol, b"", "not a change"));
-        }
-    }
-    Ok(Reply::Done)
+    Ok(Reply::Status { entry, copy_of, shows_hidden })
 }

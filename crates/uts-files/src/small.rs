@@ -11,6 +11,7 @@ use super::error::{Fault, FaultKind};
 use super::intake::{Received, STOP_MAX, superseded_fault, until};
 use super::message::{Entry, Hash, frame_is_in};
 use super::modes::Modes;
+use super::packing::{PACKED, PACKED_HEAD_BYTES, packed_lengths, unpack};
 use super::path::RelPath;
 use super::stream::{ABORT, Drain, HOLE, LENGTH_BYTES, Moved, chunk_length, hole_length, read_fault};
 use super::tree::Tree;
@@ -97,16 +98,34 @@ impl<T> Group<T> {
         self.files.push((small, about));
     }
 
-    /// True if the group is to be stored before a message is read, of which `arrived` is at hand.
-    pub(super) fn is_due(&self, arrived: &[u8]) -> bool {
-        !self.files.is_empty()
-            && (self.files.len() >= GROUP_FILES_MAX || self.bytes >= GROUP_BYTES_MAX || !frame_is_in(arrived))
+    /// True if the group is to be stored before the next message is read: it is full, or the
+    /// message is not here. What has come of the flow is read for this.
+    pub(super) async fn is_due<R: AsyncRead + Unpin>(&self, flow: &mut BufReader<R>) -> bool {
+        if self.files.is_empty() {
+            return false;
+        }
+        if self.files.len() >= GROUP_FILES_MAX || self.bytes >= GROUP_BYTES_MAX {
+            return true;
+        }
+        if !frame_is_in(flow.buffer()) {
+            flow.top_up().await;
+        }
+        !frame_is_in(flow.buffer())
     }
 
     /// True if it is to be stored before the content of a file of `size` bytes is read.
-    pub(super) fn is_due_before(&self, size: u64, arrived: &[u8]) -> bool {
-        let ends = 2 * LENGTH_BYTES + size_of::<Hash>();
-        !self.files.is_empty() && (arrived.len() as u64) < size + ends as u64
+    pub(super) async fn is_due_before<R: AsyncRead + Unpin>(
+        &self,
+        size: u64,
+        flow: &mut BufReader<R>,
+    ) -> bool {
+        if self.files.is_empty() {
+            return false;
+        }
+        if !content_is_in(size, flow.buffer()) {
+            flow.top_up().await;
+        }
+        !content_is_in(size, flow.buffer())
     }
 
     /// Takes the files that are to be stored; the group is empty again.
@@ -114,6 +133,19 @@ impl<T> Group<T> {
         self.bytes = 0;
         std::mem::take(&mut self.files)
     }
+}
+
+/// True if what has arrived of a flow has all of the content of a file of `size` bytes.
+pub(super) fn content_is_in(size: u64, arrived: &[u8]) -> bool {
+    let ends = LENGTH_BYTES + size_of::<Hash>();
+    let content = match arrived.first_chunk::<PACKED_HEAD_BYTES>() {
+        // Most have but this one piece.
+        Some([a, b, c, d, .., w, x, y, z]) if u32::from_be_bytes([*a, *b, *c, *d]) == PACKED => {
+            (PACKED_HEAD_BYTES as u64).saturating_add(u32::from_be_bytes([*w, *x, *y, *z]).into())
+        }
+        _ => size.saturating_add(LENGTH_BYTES as u64),
+    };
+    arrived.len() as u64 >= content.saturating_add(ends as u64)
 }
 
 /// Receives the content of a small file of `size` bytes. `observe` is told what came each time.
@@ -172,7 +204,24 @@ async fn read<R: AsyncRead + Unpin>(
                 }
                 // No more than a small file has.
                 content.bytes.resize(start + bytes as usize, 0);
-                observe(Moved::told(bytes));
+                observe(Moved::hole(bytes));
+            }
+            PACKED => {
+                let (bytes, packed_bytes) = packed_lengths(flow).await?;
+                if !fits(start, bytes as u64) {
+                    return too_much(Drain::InChunk(packed_bytes));
+                }
+                let mut packed = vec![0; packed_bytes];
+                flow.read_exact(&mut packed).await?;
+                match unpack(&packed, bytes) {
+                    Ok(piece) => content.bytes.extend_from_slice(&piece),
+                    Err(fault) => {
+                        let fault = Fault { path: target.as_bytes().to_vec(), ..fault };
+                        return Ok(Err(Received::Failed(fault, Some(Drain::AtChunk))));
+                    }
+                }
+                content.data.push(start..start + bytes);
+                observe(Moved::packed(bytes, packed_bytes));
             }
             length => {
                 let bytes = chunk_length(length)?;

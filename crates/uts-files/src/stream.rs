@@ -3,8 +3,11 @@
 //! hash of the whole file, prefix included. Length [`HOLE`] is followed by 8 bytes, the number of
 //! zeros that come next (1..=[`HOLE_BYTES_MAX`]). Length [`COPY`] is followed by a place (8 bytes)
 //! and a number of bytes (4 bytes, 1..=[`COPY_BYTES_MAX`]) of the receiver's own file, which come
-//! next; only if it has told of which pieces that consists. Length [`ABORT`] gives the content up
-//! and is followed by a frame with the [`Fault`].
+//! next; only if it has told of which pieces that consists. Length [`PACKED`] is followed by two
+//! numbers of bytes (4 bytes each): those of a piece of content (1..=[`PACKED_BYTES_MAX`]), and,
+//! fewer, those that follow, which are the piece as presentation/zstd presents a message
+//! (presentation.md R-11). Length [`ABORT`] gives the content up and is followed by a frame with
+//! the [`Fault`].
 //!
 //! What the peer has not granted is not read from the disk. A flow that waits holds neither a
 //! thread nor a block: it asks for the next block when it can take it. How content is received is
@@ -15,6 +18,7 @@ use super::blocks::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block, Blocks};
 use super::delta::{COPY_BYTES_MAX, Delta, Known, Step};
 use super::error::{Fault, FaultKind};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
+use super::packing::{PACKED, PACKED_BYTES_MAX, Packing, packed_head, packed_lengths};
 use super::sparse::{HOLE_BYTES_MAX, Run, Runs, hash_zeros};
 use super::tree::entry_of_file;
 use super::work::{at_work, in_turn};
@@ -54,16 +58,30 @@ pub(super) struct Moved {
     pub(super) bytes: u64,
     /// Bytes of it that took room on the line.
     pub(super) carried: u64,
+    /// Bytes of the file that were sent, compressed or not.
+    pub(super) literal: u64,
+    /// Bytes of the file that the receiver had.
+    pub(super) matched: u64,
 }
 
 impl Moved {
     pub(super) fn data(bytes: usize) -> Moved {
-        Moved { bytes: bytes as u64, carried: bytes as u64 }
+        Moved::packed(bytes, bytes)
     }
 
-    /// Bytes that the receiver has, or makes.
-    pub(super) fn told(bytes: u64) -> Moved {
-        Moved { bytes, carried: 0 }
+    /// A piece that took `carried` bytes on the line.
+    pub(super) fn packed(bytes: usize, carried: usize) -> Moved {
+        Moved { bytes: bytes as u64, carried: carried as u64, literal: bytes as u64, matched: 0 }
+    }
+
+    /// Zeros that the receiver makes.
+    pub(super) fn hole(bytes: u64) -> Moved {
+        Moved { bytes, carried: 0, literal: 0, matched: 0 }
+    }
+
+    /// Bytes that the receiver has.
+    pub(super) fn copied(bytes: u32) -> Moved {
+        Moved { bytes: bytes.into(), carried: 0, literal: 0, matched: bytes.into() }
     }
 }
 
@@ -78,6 +96,8 @@ pub(super) struct Content {
     pub(super) hasher: Hasher,
     /// Its difference from what the receiver has, if one is known.
     pub(super) delta: Option<Box<Delta>>,
+    /// Its compressor, if that is wanted.
+    pub(super) packing: Option<Packing>,
 }
 
 impl Content {
@@ -86,6 +106,11 @@ impl Content {
         let known = known.filter(|known| !known.is_empty() && self.from < self.entry.size);
         let delta = known.and_then(|known| Delta::new(&self.file, known, self.from, payer));
         Content { delta: delta.map(Box::new), ..self }
+    }
+
+    /// The same content, compressed where that pays if `is_wanted`.
+    pub(super) fn packed(self, is_wanted: bool) -> Content {
+        Content { packing: Packing::new(is_wanted), ..self }
     }
 }
 
@@ -128,9 +153,11 @@ pub(super) async fn send_content<W: WriteShared>(
             abort(flow, &Fault::new(FaultKind::Aborted, b"", "the receiver failed")).await?;
             return Ok(Sent::Stopped);
         }
-        let bytes = reading.left().saturating_add(LENGTH_BYTES).min(granted.max(LENGTH_BYTES + 1));
+        let is_packed = reading.content.packing.is_some();
+        let left = if is_packed { reading.left().min(PACKED_BYTES_MAX) } else { reading.left() };
+        let bytes = left.saturating_add(LENGTH_BYTES).min(granted.max(LENGTH_BYTES + 1));
         let block = blocks.take(bytes).await;
-        let is_costly = reading.runs.has_holes() || reading.content.delta.is_some();
+        let is_costly = is_packed || reading.runs.has_holes() || reading.content.delta.is_some();
         let step = move || reading.step(block);
         let stepped = if is_costly { in_turn(payer, step).await } else { at_work(payer, step).await };
         let piece = match stepped {
@@ -150,16 +177,23 @@ pub(super) async fn send_content<W: WriteShared>(
                 flow.write_shared(block.into_shared()).await?;
                 observe(Moved::data(bytes));
             }
+            Piece::Packed(block, packed) => {
+                let bytes = block.len().saturating_sub(LENGTH_BYTES);
+                let carried = packed.len();
+                flow.write_all(&packed_head(bytes, carried)).await?;
+                flow.write_shared(packed.into()).await?;
+                observe(Moved::packed(bytes, carried));
+            }
             Piece::Hole(bytes) => {
                 flow.write_all(&HOLE.to_be_bytes()).await?;
                 flow.write_all(&bytes.to_be_bytes()).await?;
-                observe(Moved::told(bytes));
+                observe(Moved::hole(bytes));
             }
             Piece::Copy(at, bytes) => {
                 flow.write_all(&COPY.to_be_bytes()).await?;
                 flow.write_all(&at.to_be_bytes()).await?;
                 flow.write_all(&bytes.to_be_bytes()).await?;
-                observe(Moved::told(bytes.into()));
+                observe(Moved::copied(bytes));
             }
             Piece::End(hash) => {
                 flow.write_all(&0u32.to_be_bytes()).await?;
@@ -181,6 +215,8 @@ struct Reading {
 enum Piece {
     /// A chunk, with its length before it.
     Data(Block),
+    /// A chunk, and how it travels.
+    Packed(Block, Vec<u8>),
     Hole(u64),
     /// A place in the receiver's file, and a number of bytes.
     Copy(u64, u32),
@@ -196,10 +232,24 @@ impl Reading {
         usize::try_from(self.content.entry.size.saturating_sub(self.at)).unwrap_or(usize::MAX)
     }
 
-    /// Reads what comes next, into the block if it is data.
-    fn step(mut self, mut block: Block) -> Result<(Reading, Piece), Fault> {
+    /// Reads what comes next, into the block if it is data, and compresses it if that is wanted.
+    fn step(self, block: Block) -> Result<(Reading, Piece), Fault> {
+        let (mut reading, piece) = self.read(block)?;
+        let piece = match (piece, &mut reading.content.packing) {
+            (Piece::Data(block), Some(packing)) => {
+                match packing.pack(block.as_ref().get(LENGTH_BYTES..).unwrap_or_default()) {
+                    Some(packed) => Piece::Packed(block, packed),
+                    None => Piece::Data(block),
+                }
+            }
+            (piece, _) => piece,
+        };
+        Ok((reading, piece))
+    }
+
+    fn read(mut self, mut block: Block) -> Result<(Reading, Piece), Fault> {
         if let Some(delta) = self.content.delta.take() {
-            return self.step_by(delta, block);
+            return self.read_by(delta, block);
         }
         let Content { file, entry, hasher, .. } = &mut self.content;
         let fault = |e: io::Error| Fault::io(&entry.path, &e);
@@ -231,7 +281,7 @@ impl Reading {
     }
 
     /// Reads on where the receiver has pieces of the file.
-    fn step_by(mut self, mut delta: Box<Delta>, mut block: Block) -> Result<(Reading, Piece), Fault> {
+    fn read_by(mut self, mut delta: Box<Delta>, mut block: Block) -> Result<(Reading, Piece), Fault> {
         let Content { file, entry, hasher, .. } = &mut self.content;
         let most = block.len().saturating_sub(LENGTH_BYTES);
         let fault = |entry: &Entry, e: &io::Error| match e.kind() {
@@ -293,7 +343,8 @@ fn check_end(file: &File, entry: &Entry, at: u64) -> Result<(), Fault> {
 
 /// Pieces that come from a pipe or device.
 enum Live {
-    Chunk(Vec<u8>),
+    /// As it travels, with its length before it, and what that is of the content.
+    Chunk(Vec<u8>, Moved),
     End(Hash),
     Failed(Fault),
 }
@@ -304,11 +355,12 @@ pub(super) async fn send_stream<W: WriteShared>(
     flow: &mut W,
     name: Vec<u8>,
     source: File,
+    packing: Option<Packing>,
     observe: &mut (dyn FnMut(Moved) + Send),
 ) -> io::Result<Sent> {
     let (blocks, mut queue) = mpsc::channel(BLOCKS_AHEAD);
     let reader = tokio::task::spawn_blocking(move || {
-        let last = match read_stream(source, &blocks) {
+        let last = match read_stream(source, packing, &blocks) {
             Ok(Some(hash)) => Live::End(hash),
             Ok(None) => return,
             Err(error) => Live::Failed(Fault::io(&name, &error)),
@@ -322,10 +374,9 @@ pub(super) async fn send_stream<W: WriteShared>(
         }
         let Some(block) = queue.recv().await else { break };
         match block {
-            Live::Chunk(chunk) => {
-                let bytes = chunk.len().saturating_sub(LENGTH_BYTES);
+            Live::Chunk(chunk, moved) => {
                 flow.write_shared(chunk.into()).await?;
-                observe(Moved::data(bytes));
+                observe(moved);
             }
             Live::End(hash) => {
                 flow.write_all(&0u32.to_be_bytes()).await?;
@@ -352,9 +403,13 @@ pub(super) async fn abort<W: AsyncWrite + Unpin>(flow: &mut W, fault: &Fault) ->
 }
 
 /// `None` if nobody takes the blocks any more.
-fn read_stream(source: File, blocks: &mpsc::Sender<Live>) -> io::Result<Option<Hash>> {
+fn read_stream(
+    source: File,
+    mut packing: Option<Packing>,
+    blocks: &mpsc::Sender<Live>,
+) -> io::Result<Option<Hash>> {
     let mut hasher = Hasher::new();
-    let mut space = vec![0; BLOCK_BYTES];
+    let mut space = vec![0; if packing.is_some() { PACKED_BYTES_MAX } else { BLOCK_BYTES }];
     loop {
         let n = descriptor::read(&source, &mut space)?;
         if n == 0 {
@@ -362,10 +417,14 @@ fn read_stream(source: File, blocks: &mpsc::Sender<Live>) -> io::Result<Option<H
         }
         let data = space.get(..n).unwrap_or_default();
         hasher.update(data);
-        let mut chunk = Vec::with_capacity(LENGTH_BYTES + n);
-        chunk.extend_from_slice(&(n as u32).to_be_bytes());
-        chunk.extend_from_slice(data);
-        if blocks.blocking_send(Live::Chunk(chunk)).is_err() {
+        let packed = packing.as_mut().and_then(|packing| packing.pack(data));
+        let (chunk, moved) = match packed {
+            Some(packed) => {
+                ([&packed_head(n, packed.len())[..], &packed].concat(), Moved::packed(n, packed.len()))
+            }
+            None => ([&(n as u32).to_be_bytes()[..], data].concat(), Moved::data(n)),
+        };
+        if blocks.blocking_send(Live::Chunk(chunk, moved)).is_err() {
             return Ok(None);
         }
     }
@@ -387,6 +446,7 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(flow: &mut R, mut into_chunk: Dr
                     copied(flow).await?;
                     0
                 }
+                PACKED => packed_lengths(flow).await?.1,
                 length => chunk_length(length)?,
             },
         };
@@ -448,7 +508,7 @@ mod tests {
     fn content(dir: &Path, data: &[u8]) -> Content {
         std::fs::write(dir.join("f"), data).unwrap();
         let (file, entry) = Source::Ambient(dir.join("f")).open().unwrap();
-        Content { file, entry, from: 0, hasher: Hasher::new(), delta: None }
+        Content { file, entry, from: 0, hasher: Hasher::new(), delta: None, packing: None }
     }
 
     #[tokio::test]

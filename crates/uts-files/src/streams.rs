@@ -8,6 +8,7 @@ use super::error::{Fault, FaultKind, FileError};
 use super::intake::{Received, receive_content};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Kind, Mtime, Reply, Request, write_frame};
+use super::packing::Packing;
 use super::path::{RelPath, ServerPath};
 use super::send::stored;
 use super::sink::Outlet;
@@ -36,7 +37,7 @@ pub async fn put_stream<F: Flows>(
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
     let mut flow = Conversation::open_to_put(&*flows, &journal.payer, options.preserve_mode).await?;
-    let (there, _) = stat(&mut flow, &destination.path).await?;
+    let there = stat(&mut flow, &destination.path).await?.entry;
     let is_directory = there.is_some_and(|entry| entry.kind == Kind::Directory);
     if is_directory || destination.is_directory {
         let why =
@@ -60,7 +61,8 @@ pub async fn put_stream<F: Flows>(
                 size = size.saturating_add(moved.bytes);
                 journal.moved(name, moved);
             };
-            let sent = send_stream(send, name.to_vec(), source, &mut observe).await?;
+            let packing = Packing::new(options.compress);
+            let sent = send_stream(send, name.to_vec(), source, packing, &mut observe).await?;
             send.flush().await?;
             Ok::<_, FileError>(sent)
         };
@@ -94,7 +96,7 @@ pub async fn get_stream<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options);
-    let mut flow = Conversation::open(&*flows, &journal.payer).await?;
+    let mut flow = Conversation::open_to_get(&*flows, &journal.payer, options.compress).await?;
     let path: &RelPath = &source.path;
     let reply = flow.ask(&Request::Get { path: path.as_bytes().to_vec(), held: None }).await?;
     let entry = match reply {

@@ -73,6 +73,11 @@ impl Tree {
         Ok(Tree { root: Arc::new(dir), hides: false })
     }
 
+    /// An open directory as a tree.
+    pub(super) fn at(directory: Dir) -> Self {
+        Tree { root: Arc::new(directory), hides: false }
+    }
+
     /// The same, without what is hidden: see [`hidden`].
     pub(super) fn hiding(self) -> Self {
         Tree { hides: true, ..self }

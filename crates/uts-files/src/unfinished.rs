@@ -5,7 +5,8 @@ use super::message::Kind;
 use super::note::{self, Found, Note};
 use super::path::{RelPath, Reserved};
 use super::tree::{Go, Tree};
-use std::fs::TryLockError;
+use cap_fs_ext::FollowSymlinks;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -45,12 +46,12 @@ impl Unfinished {
     /// # Errors
     /// What the operating system says.
     pub fn remove(&self) -> Result<bool, Fault> {
-        if let Found::Ours((file, _)) = note::find_part(&self.tree, &self.path) {
-            if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-                return Ok(false);
-            }
-            self.tree.remove(&self.path.part())?;
-        } else if matches!(note::find_part(&self.tree, &self.path), Found::Empty) {
+        // Held until what came is gone: one that is under way may still be empty.
+        let part = open_part(&self.tree, &self.path);
+        if part.as_ref().is_some_and(|part| matches!(part.try_lock(), Err(TryLockError::WouldBlock))) {
+            return Ok(false);
+        }
+        if matches!(note::find_part(&self.tree, &self.path), Found::Ours(_) | Found::Empty) {
             self.tree.remove(&self.path.part())?;
         }
         note::remove(&self.tree, &self.path)?;
@@ -79,9 +80,13 @@ pub fn unfinished(directory: &Path, emit: &mut dyn FnMut(Result<Unfinished, Faul
     })
 }
 
+fn open_part(tree: &Tree, path: &RelPath) -> Option<File> {
+    tree.open_file(&path.part(), FollowSymlinks::No).ok().map(|(file, _)| file)
+}
+
 /// The unfinished copy that a file belongs to; each is told by one file only, its part or else its
 /// note.
-fn describe(tree: &Tree, path: &RelPath) -> Option<Unfinished> {
+pub(super) fn describe(tree: &Tree, path: &RelPath) -> Option<Unfinished> {
     let (target, what) = path.reserved()?;
     let (of, by, is_under_way) = match (what, note::find_part(tree, &target)) {
         (Reserved::Part, Found::Ours((file, note))) => {
@@ -89,7 +94,12 @@ fn describe(tree: &Tree, path: &RelPath) -> Option<Unfinished> {
             let held = file.metadata().map_or(0, |m| m.len());
             (Of::File { held, size: note.size }, note.by, is_under_way)
         }
-        (Reserved::Part, Found::Empty) => (Of::File { held: 0, size: None }, None, false),
+        (Reserved::Part, Found::Empty) => {
+            let part = open_part(tree, &target);
+            let is_under_way =
+                part.is_some_and(|part| matches!(part.try_lock_shared(), Err(TryLockError::WouldBlock)));
+            (Of::File { held: 0, size: None }, None, is_under_way)
+        }
         (Reserved::Note, Found::Nothing | Found::Foreign) => match note::find(tree, &target) {
             Found::Ours(Note::Directory { .. }) => (Of::Directory, None, false),
             Found::Ours(Note::Part(note)) => (Of::File { held: 0, size: note.size }, note.by, false),

@@ -81,6 +81,12 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("make-directory", Request::MakeDirectory { entry: folder.clone(), copy_of: Some(b"t".to_vec()) }),
         ("attributes", Request::Attributes { entry: folder, complete: true }),
         ("link", Request::MakeLink { entry: link(b"../f"), top: Vec::new() }),
+        ("compress", Request::Compress),
+        ("may-remove", Request::MayRemove),
+        (
+            "remove",
+            Request::Remove { entry: entry(b"d/link", Kind::Link(b"../f".to_vec())), goal: b"d".to_vec() },
+        ),
         ("link-out", Request::MakeLink { entry: link(b"../../outside/secret"), top: b"d".to_vec() }),
     ]
 }
@@ -91,7 +97,10 @@ fn replies() -> Vec<(&'static str, Reply)> {
     vec![
         ("fault", Reply::Fault(fault())),
         ("done", Reply::Done),
-        ("status", Reply::Status { entry: Some(entry(b"t", Kind::Directory)), copy_of: None }),
+        (
+            "status",
+            Reply::Status { entry: Some(entry(b"t", Kind::Directory)), copy_of: None, shows_hidden: true },
+        ),
         ("found", Reply::Found(Ok(file.clone()))),
         ("found-fault", Reply::Found(Err(fault()))),
         ("found-link", Reply::Found(Ok(entry(b"l", Kind::Link(b"g".to_vec()))))),

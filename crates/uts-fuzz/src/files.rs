@@ -161,8 +161,8 @@ async fn say(service: &Service, script: &[u8]) -> Vec<u8> {
 
 pub fn serve(data: &[u8]) {
     let rig = Rig::new();
-    let service = Service::open(&rig.inside, ServeOptions { hidden: true, ..ServeOptions::default() })
-        .expect("a service");
+    let options = ServeOptions { hidden: true, delete: true, ..ServeOptions::default() };
+    let service = Service::open(&rig.inside, options).expect("a service");
     rig.run(async {
         for script in scripts(data) {
             let mut answer = &say(&service, &script).await[..];
@@ -191,7 +191,13 @@ pub fn fetch(data: &[u8]) {
             while answering.join_next().await.is_some() {}
         };
         let copying = async {
-            let options = CopyOptions { recursive: true, links: true, flows: 2, ..CopyOptions::default() };
+            let options = CopyOptions {
+                recursive: true,
+                links: true,
+                delete: true,
+                flows: 2,
+                ..CopyOptions::default()
+            };
             let source = RelPath::parse(b"t").expect("a path");
             if let Ok(report) = uts_files::get(Arc::new(ours), &[source.into()], &rig.inside, &options).await
             {
@@ -225,7 +231,7 @@ pub fn notes(data: &[u8]) {
             assert_eq!((bytes, note["part"]["size"].as_u64()), (4, Some(entry.size)), "{note}");
         }
         let status = message::read_frame::<_, Reply>(&mut answer).await;
-        let Ok(Some(Reply::Status { entry: Some(_), copy_of })) = status else { panic!("{status:?}") };
+        let Ok(Some(Reply::Status { entry: Some(_), copy_of, .. })) = status else { panic!("{status:?}") };
         if let Some(copy_of) = copy_of {
             let note: serde_json::Value = serde_json::from_slice(data).expect("a note was read");
             assert_eq!(note["directory"]["copy_of"].as_array().map(Vec::len), Some(copy_of.len()), "{note}");

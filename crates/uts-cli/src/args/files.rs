@@ -15,6 +15,7 @@ use std::time::Duration;
   uts cp --pin SHA256:… big.iso uts://192.0.2.7/
   tar c src | uts cp - uts://host/src.tar
   uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
+  uts cp -rz --delete src/. uts://host/mirror
 
 SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath
 the directory that is served. `-` is standard input or output. To continue an
@@ -39,10 +40,17 @@ pub struct CpArgs {
     /// Send files whole where another version of them stands, and not only what differs
     #[arg(short = 'W', long)]
     pub whole_file: bool,
+    /// With -r, delete what is at the destination and not at the source, once all else has arrived;
+    /// at a server, if it allows this
+    #[arg(long)]
+    pub delete: bool,
+    /// Compress content on its way, where that pays
+    #[arg(short = 'z', long)]
+    pub compress: bool,
     /// Leave out names in directories that match (*.o, cache/, /top, **/x); may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// Change nothing; print what would be copied
+    /// Change nothing; print what would be copied and deleted
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Limit the rate in either direction, as 5Mbit/s or 600kB/s; 0 is no limit
@@ -61,6 +69,9 @@ pub struct CpArgs {
     /// Requirements of what is sent
     #[command(flatten)]
     pub wanted: WantedArgs,
+    /// Say more at the end: bytes that were sent and found, what was deleted
+    #[arg(long, conflicts_with = "quiet")]
+    pub stats: bool,
     /// Print one JSON object a line on standard output (see docs/uts.md)
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,

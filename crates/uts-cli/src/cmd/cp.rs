@@ -39,6 +39,9 @@ pub(crate) async fn copy<T: Transport>(
     if let (Job::GetStream { destination: Outside::Standard, .. }, true) = (&job, args.json) {
         return Err(Failure::Usage("--json: standard output is for the file".into()));
     }
+    if args.delete && !(args.recursive && job.can_go_on()) {
+        return Err(Failure::Usage("--delete: what is deleted is in directories; copy them with -r".into()));
+    }
     let can_go_on = job.can_go_on();
     let may_ask = !args.json && !args.quiet;
     let options = args.reach.options(job.host_mut(), asked(args)?, may_ask)?;

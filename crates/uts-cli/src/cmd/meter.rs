@@ -215,7 +215,7 @@ impl<L: Link> Progress for Meter<L> {
             FileOutcome::Failed(_) => Some(&self.failures),
             FileOutcome::Copied(_) | FileOutcome::AlreadyThere(_) | FileOutcome::Kept => Some(&self.files),
             // It is not in place.
-            FileOutcome::Wanted => None,
+            FileOutcome::Wanted | FileOutcome::Deleted | FileOutcome::Superfluous => None,
         };
         if let Some(counted) = counted {
             counted.fetch_add(1, Relaxed);

@@ -136,7 +136,8 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
                 FileOutcome::Copied(hash) | FileOutcome::AlreadyThere(hash) => {
                     object.insert("hash".into(), json!(hex(hash)));
                 }
-                FileOutcome::Wanted | FileOutcome::Kept => {}
+                FileOutcome::Wanted | FileOutcome::Kept | FileOutcome::Deleted | FileOutcome::Superfluous => {
+                }
                 FileOutcome::Failed(error) => {
                     object.insert("error".into(), json!(lines::line(error.to_string())));
                 }
@@ -168,7 +169,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
 
     fn done(&self, done: &Done) {
         let fields = json!({
-            "bytes": done.bytes, "bytes_carried": done.bytes_carried, "seconds": round(done.seconds, 6),
+            "bytes": done.bytes, "bytes_carried": done.bytes_carried, "bytes_literal": done.bytes_literal,
+            "bytes_matched": done.bytes_matched, "directories": done.directories, "links": done.links,
+            "deleted": if done.wanted.is_some() { 0 } else { done.deleted }, "seconds": round(done.seconds, 6),
             "goodput_bps": round(done.goodput_bps(), 0), "files": done.files,
             "files_total": done.files_total, "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
         });
@@ -176,6 +179,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         if let (Value::Object(object), Some((files, bytes))) = (&mut fields, done.wanted) {
             object.insert("files_wanted".into(), json!(files));
             object.insert("bytes_wanted".into(), json!(bytes));
+            object.insert("deleted_wanted".into(), json!(done.deleted));
         }
         self.emit("done", None, fields);
     }

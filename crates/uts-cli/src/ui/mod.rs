@@ -129,6 +129,18 @@ pub struct Done {
     pub bytes: u64,
     /// Content that crossed the connection, in bytes.
     pub bytes_carried: u64,
+    /// Content that was sent, compressed or not, in bytes.
+    pub bytes_literal: u64,
+    /// Content that its receiver had in another version of the file, in bytes.
+    pub bytes_matched: u64,
+    /// Directories made or updated.
+    pub directories: u64,
+    /// Symbolic links made.
+    pub links: u64,
+    /// Things that were deleted; by a dry run, those that would have been.
+    pub deleted: u64,
+    /// People want to know all of this.
+    pub says_all: bool,
     /// From the first request to the last answer.
     pub seconds: f64,
     /// BLAKE3, the same at both ends.
@@ -227,6 +239,8 @@ pub fn outcome_name(outcome: &FileOutcome) -> &'static str {
         FileOutcome::Copied(_) => "copied",
         FileOutcome::AlreadyThere(_) | FileOutcome::Kept => "already there",
         FileOutcome::Wanted => "would be copied",
+        FileOutcome::Deleted => "deleted",
+        FileOutcome::Superfluous => "would be deleted",
         FileOutcome::Failed(_) => "failed",
     }
 }

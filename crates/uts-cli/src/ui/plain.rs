@@ -51,9 +51,13 @@ pub fn figures(sample: &Sample) -> String {
     )
 }
 
-/// A file that a dry run would have copied.
-pub fn wanted(name: &str, bytes: u64) -> String {
-    format!("{name} would be copied, {}", show::bytes(bytes))
+/// A file that a dry run would have copied, or something that it would have deleted.
+pub fn wanted(name: &str, bytes: u64, outcome: &FileOutcome) -> Option<String> {
+    match outcome {
+        FileOutcome::Wanted => Some(format!("{name} would be copied, {}", show::bytes(bytes))),
+        FileOutcome::Superfluous => Some(format!("{name} would be deleted")),
+        _ => None,
+    }
 }
 
 /// Beginning of a server or copy, for people.
@@ -90,9 +94,9 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
 
     /// A copy tells of failures as errors, and of the rest in figures.
     fn file(&self, _: Option<&Peer>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
-        if let FileOutcome::Wanted = outcome {
+        if let Some(line) = wanted(name, bytes, outcome) {
             let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-            lines::write_line(&mut *results, wanted(name, bytes));
+            lines::write_line(&mut *results, line);
         }
     }
 

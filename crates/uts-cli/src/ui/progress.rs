@@ -80,8 +80,8 @@ impl Ui for Terminal {
 
     /// A copy shows its files by the bar.
     fn file(&self, _: Option<&Peer>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
-        if let FileOutcome::Wanted = outcome {
-            self.result(&wanted(name, bytes));
+        if let Some(line) = wanted(name, bytes, outcome) {
+            self.result(&line);
         }
     }
 

@@ -21,15 +21,30 @@ pub fn table(done: &Done) -> String {
     if let Some((wanted, bytes)) = done.wanted {
         let there = done.files_already_there;
         let failed = if done.failures > 0 { format!(" ({} failed)", done.failures) } else { String::new() };
+        let deleted =
+            if done.deleted > 0 { format!("to be deleted {}\n", done.deleted) } else { String::new() };
         return format!(
-            "nothing was changed\nto be copied  {wanted} files, {}\nalready there {there} files{failed}\n",
+            "nothing was changed\nto be copied  {wanted} files, {}\nalready there {there} files{failed}\n{deleted}",
             show::bytes(bytes)
         );
     }
     let share = |n: u64| if t.packets_sent > 0 { n as f64 * 100.0 / t.packets_sent as f64 } else { 0.0 };
-    let rows = [
+    let mut rows = vec![
         ("files", files),
         ("bytes", format!("{} ({} carried)", show::bytes(done.bytes), show::bytes(done.bytes_carried))),
+    ];
+    if done.says_all {
+        rows.extend([
+            ("literal", show::bytes(done.bytes_literal)),
+            ("matched", show::bytes(done.bytes_matched)),
+            ("directories", done.directories.to_string()),
+            ("links", done.links.to_string()),
+        ]);
+    }
+    if done.says_all || done.deleted > 0 {
+        rows.push(("deleted", done.deleted.to_string()));
+    }
+    rows.extend([
         ("time", show::seconds(done.seconds)),
         ("goodput", show::bits_per_second(done.goodput_bps())),
         ("packets sent", t.packets_sent.to_string()),
@@ -43,7 +58,7 @@ pub fn table(done: &Done) -> String {
                 .as_ref()
                 .map_or_else(|| "-".into(), |hash| format!("BLAKE3 {hash}, the same at both ends")),
         ),
-    ];
+    ]);
     rows.iter().map(|(name, value)| format!("{name:<13} {}\n", lines::line(value.as_str()))).collect()
 }
 
@@ -71,8 +86,16 @@ mod tests {
             telemetry,
             ..Done::default()
         };
-        let table = table(&done);
+        assert!(!table(&done).contains("deleted"));
+        let done = Done { deleted: 3, bytes_literal: 60_000_000, bytes_matched: 4_000_000, ..done };
+        assert!(table(&done).contains("\ndeleted       3\n") && !table(&done).contains("literal"));
+        let table = table(&Done { says_all: true, ..done });
         for row in [
+            "literal       60.0 MB",
+            "matched       4.0 MB",
+            "directories   0",
+            "links         0",
+            "deleted       3",
             "files         4 of 5 (1 already there, 1 failed)",
             "bytes         64.0 MB (50.0 MB carried)",
             "time          10.00 s",

@@ -39,7 +39,7 @@ async fn answer(lie: Lie, send: &mut SendFlow, request: Request) -> io::Result<(
         Request::Stat { path } => {
             let kind = if lie == Lie::Content { Kind::File } else { Kind::Directory };
             let entry = Some(entry(&path, kind, 4));
-            write_frame(send, &Reply::Status { entry, copy_of: None }).await
+            write_frame(send, &Reply::Status { entry, copy_of: None, shows_hidden: true }).await
         }
         Request::List { .. } if lie == Lie::Frame => {
             send.write_all(&u32::MAX.to_be_bytes()).await?;

@@ -21,6 +21,7 @@ mod interop;
 mod lab;
 mod measuring;
 mod media;
+mod mirrors;
 mod moving;
 mod operating;
 mod outputs;

@@ -103,7 +103,7 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
-        if flow.group.is_due_before(entry.size, flow.recv.buffer()) {
+        if flow.group.is_due_before(entry.size, &mut flow.recv).await {
             self.settle(flow).await?;
             flow.send.flush().await?;
         }

@@ -43,7 +43,8 @@ impl Server {
             match request {
                 Request::Stat { path } => {
                     let entry = Some(entry(&path, Kind::Directory, 0));
-                    write_frame(&mut send, &Reply::Status { entry, copy_of: None }).await?;
+                    write_frame(&mut send, &Reply::Status { entry, copy_of: None, shows_hidden: true })
+                        .await?;
                 }
                 Request::List { .. } => {
                     for i in 0.. {
@@ -206,7 +207,9 @@ async fn a_server_cannot_say_that_it_stored_what_was_not_sent() {
                     recv.read_exact(&mut [0; 10]).await?;
                     while let Some(request) = read_frame::<_, Request>(&mut recv).await? {
                         let reply = match request {
-                            Request::Stat { .. } => Reply::Status { entry: None, copy_of: None },
+                            Request::Stat { .. } => {
+                                Reply::Status { entry: None, copy_of: None, shows_hidden: true }
+                            }
                             Request::Offer(_) => Reply::Have { held: None, whole: None, there: 0 },
                             _ => {
                                 stream::drain(&mut recv, stream::Drain::AtChunk).await?;

@@ -5,7 +5,7 @@ use message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, read_frame, wri
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 
 /// Replies of a server to these bytes, until it ends the flow.
-async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
+pub(super) async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
     let (ours, theirs) = duplex(1 << 20);
     let (recv, send) = split(theirs);
     let service = rig.service.clone();
@@ -29,7 +29,7 @@ async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
     replies
 }
 
-async fn wire(requests: &[Request]) -> Vec<u8> {
+pub(super) async fn wire(requests: &[Request]) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &[VERSION]].concat();
     for request in requests {
         write_frame(&mut bytes, request).await.unwrap();
@@ -163,7 +163,8 @@ async fn evil_server(flows: MemoryFlows, names: Vec<Entry>) -> io::Result<()> {
                 match request {
                     Request::Stat { path } => {
                         let entry = Some(entry(&path, Kind::Directory, 0));
-                        write_frame(&mut send, &Reply::Status { entry, copy_of: None }).await?;
+                        write_frame(&mut send, &Reply::Status { entry, copy_of: None, shows_hidden: true })
+                            .await?;
                     }
                     Request::List { .. } => {
                         for entry in &names {

@@ -2,6 +2,7 @@
 
 mod costly;
 mod cut;
+mod deleting;
 mod destinations;
 mod difference;
 mod exhausting;
@@ -10,6 +11,7 @@ mod hostile;
 mod interrupted;
 mod links;
 mod owners;
+mod packed;
 mod selected;
 mod small;
 mod sparse;
@@ -110,7 +112,7 @@ fn entry(path: &[u8], kind: message::Kind, size: u64) -> message::Entry {
     message::Entry { path: path.to_vec(), kind, size, mtime: message::Mtime::default(), mode: 0o644 }
 }
 
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut data = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(seed).fill(&mut data[..]);
     data

@@ -21,12 +21,13 @@ type Take = fn(&mut ServeArgs, &ServeArgs);
 
 /// Options that count from now on when the file says something else. All others stay until the next
 /// start.
-const TAKEN_OVER: [(&str, Take); 14] = [
+const TAKEN_OVER: [(&str, Take); 15] = [
     ("dir", |to, from| to.dir.clone_from(&from.dir)),
     ("writable", |to, from| to.writable = from.writable),
     ("read-only", |to, from| to.read_only = from.read_only),
     ("hidden", |to, from| to.hidden = from.hidden),
     ("preserve-mode", |to, from| to.preserve_mode = from.preserve_mode),
+    ("delete", |to, from| to.delete = from.delete),
     ("pipe", |to, from| to.pipe.clone_from(&from.pipe)),
     ("forward", |to, from| to.forward.clone_from(&from.forward)),
     ("listen-forward", |to, from| to.listen_forward.clone_from(&from.listen_forward)),
@@ -87,6 +88,7 @@ impl Behind {
         let options = ServeOptions {
             read_only: !args.writable,
             preserve_mode: args.preserve_mode,
+            delete: args.delete,
             hidden: args.hidden,
         };
         let mut offer = Services::new();
@@ -237,7 +239,7 @@ mod tests {
     fn options_are_taken_over_by_their_names() {
         let old = settings("--dir a --anyone");
         let lines = "--dir b --writable --anyone; --read-only --dir a --anyone; --hidden --dir a --anyone; \
-                     --preserve-mode --dir a --anyone; --pipe x=22 --dir a --anyone; \
+                     --preserve-mode --dir a --anyone; --writable --delete --dir a --anyone; --pipe x=22 --dir a --anyone; \
                      --forward 80 --dir a --authorized-keys k; --listen-forward 80 --dir a --authorized-keys k; \
                      --media --perf --dir a --anyone; --max-connections 3 --dir a --anyone; --max-per-address 3 --dir a --anyone; \
                      --max-per-key 3 --dir a --anyone";
