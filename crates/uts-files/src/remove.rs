@@ -35,8 +35,7 @@ pub(super) fn remove(tree: &Tree, goal: &RelPath, entry: &Entry) -> Result<(), F
         directory = match directory.open_dir_nofollow(OsStr::from_bytes(name)) {
             Ok(inner) => inner,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) if is_link(&directory, name) => {
-                let _ = e;
+            Err(_) if is_link(&directory, name) => {
                 return refuse(FaultKind::Unsafe, "a link stands on the way to it, which is not followed");
             }
             Err(e) => return Err(fault(e)),
