@@ -56,9 +56,9 @@ impl Door {
         rng.fill_bytes(&mut token_key);
         let worker = config.worker.clone().unwrap_or_else(Worker::alone);
         worker.counts().crowd.set_max(config.connections_per_address_max);
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
         let tickets = config.takes_early.then(initial_suite).flatten().map(|suite| {
+            let mut seed = [0; 32];
+            rng.fill_bytes(&mut seed);
             let new = || Arc::new(Mutex::new(Tickets::new(suite, seed)));
             worker.counts().tickets.get_or_insert_with(new).clone()
         });
