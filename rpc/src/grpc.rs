@@ -39,7 +39,7 @@ use uts::{ConnectOptions, Connection, Fingerprint, Flow, FlowOptions, Listener};
 /// connections.
 const WAITING_MAX: usize = 64;
 
-/// Who has opened a flow: an extension of each request (`request.extensions().get::<Peer>()`).
+/// The opener of a flow: an extension of each request (`request.extensions().get::<Peer>()`).
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its address, as it was then.

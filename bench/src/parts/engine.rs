@@ -174,7 +174,7 @@ impl Pair {
         };
         let mut client = Endpoint::new(EndpointConfig::default(), [1; 32]);
         let name = ServerName::try_from(SERVER_NAME)?;
-        let connection = client.connect(Time::ZERO, server_addr(), name, identities.client, config)?;
+        let connection = client.connect(Time::ZERO, server_addr(), name, identities.client, config, None)?;
         let mut pair = Pair {
             client,
             server: Endpoint::new(server, [2; 32]),

@@ -43,10 +43,7 @@ impl<F: Flows> Conversation<F> {
     ) -> Result<Self, FileError> {
         let mut flow = Conversation::open(flows, payer).await?;
         if preserve_mode {
-            match flow.ask(&Request::PreserveModes).await? {
-                Reply::Done => {}
-                other => return Err(unexpected(other)),
-            }
+            flow.demand(&Request::PreserveModes).await?;
         }
         Ok(flow)
     }
@@ -55,12 +52,17 @@ impl<F: Flows> Conversation<F> {
     pub(super) async fn open_to_get(flows: &F, payer: &Payer, compress: bool) -> Result<Self, FileError> {
         let mut flow = Conversation::open(flows, payer).await?;
         if compress {
-            match flow.ask(&Request::Compress).await? {
-                Reply::Done => {}
-                other => return Err(unexpected(other)),
-            }
+            flow.demand(&Request::Compress).await?;
         }
         Ok(flow)
+    }
+
+    /// Asks for one thing that is done, or not.
+    pub(super) async fn demand(&mut self, request: &Request) -> Result<(), FileError> {
+        match self.ask(request).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
     }
 
     /// Asks one thing and waits for the answer.

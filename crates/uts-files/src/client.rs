@@ -131,7 +131,7 @@ pub struct Report {
     pub bytes_wanted: u64,
     /// Files, links and directories of the goal that were deleted.
     pub deleted: u64,
-    /// Those that a dry run would have deleted.
+    /// Files, links and directories that a dry run would have deleted.
     pub superfluous: u64,
     /// Number of things that were not copied, or not deleted.
     pub failed: u64,
@@ -236,14 +236,6 @@ pub(super) struct Status {
 pub(super) async fn stat<F: Flows>(flow: &mut Conversation<F>, path: &RelPath) -> Result<Status, FileError> {
     match flow.ask(&Request::Stat { path: path.as_bytes().to_vec() }).await? {
         Reply::Status { entry, copy_of, shows_hidden } => Ok(Status { entry, copy_of, shows_hidden }),
-        other => Err(unexpected(other)),
-    }
-}
-
-/// Asks for leave to remove what is superfluous.
-pub(super) async fn may_remove<F: Flows>(flow: &mut Conversation<F>) -> Result<(), FileError> {
-    match flow.ask(&Request::MayRemove).await? {
-        Reply::Done => Ok(()),
         other => Err(unexpected(other)),
     }
 }

@@ -6,7 +6,7 @@
 //! goal. A directory that has such a thing in it stays.
 //!
 //! Something of another kind under a name of the source is in the way, and superfluous as well.
-//! What is to stand there comes after it is gone; all else comes before anything goes.
+//! The name of the source comes once that is gone. All else comes before anything goes.
 
 use super::client::CopyOptions;
 use super::error::{Fault, FaultKind, FileError};
@@ -42,7 +42,7 @@ impl Needed {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirror {
     names: BTreeMap<RelPath, Needed>,
-    /// Where the directories go that were named as sources.
+    /// Paths at the goal of the directories that were named as sources.
     tops: BTreeSet<RelPath>,
     /// Hidden names at the goal stay: the source does not show its own.
     keeps_hidden: bool,

@@ -17,7 +17,7 @@ use uts::functions::presentation::{Presentation, Slot};
 pub(super) const PACKED: u32 = u32::MAX - 3;
 /// Bytes before a packed piece.
 pub(super) const PACKED_HEAD_BYTES: usize = 3 * LENGTH_BYTES;
-/// The longest piece that is compressed, in bytes of content: as much as Zstandard looks at for one
+/// The longest piece that is compressed, in bytes of content. Zstandard looks at no more for one
 /// block (RFC 8878 section 3.1.1.2.4). Its receiver holds it twice.
 pub(super) const PACKED_BYTES_MAX: usize = 128 * 1024;
 /// Less is not worth a try.

@@ -3,7 +3,7 @@
 use super::Flows;
 use super::batch::{Conversation, next_reply};
 use super::client::{
-    CopyOptions, Held, Placement, Report, Status, blocking, local, may_remove, once_each, stat, unexpected,
+    CopyOptions, Held, Placement, Report, Status, blocking, local, once_each, stat, unexpected,
 };
 use super::error::{Fault, FaultKind, FileError};
 use super::journal::{FileOutcome, Journal};
@@ -25,9 +25,9 @@ struct Plan {
     files: Vec<Item>,
     /// A directory that is to be a new copy, and of what.
     top: Option<(RelPath, Vec<u8>)>,
-    /// Where things of the source would go that are not copied.
+    /// Paths at the goal of things of the source that are not copied.
     passed: Vec<RelPath>,
-    /// Where the directories go that were named as sources.
+    /// Paths at the goal of the directories that were named as sources.
     tops: Vec<RelPath>,
 }
 
@@ -81,7 +81,7 @@ pub async fn put<F: Flows>(
     let journal = Journal::new(options);
     let mut flow = Conversation::open_to_put(&*flows, &journal.payer, options.preserve_mode).await?;
     if options.delete {
-        may_remove(&mut flow).await?;
+        flow.demand(&Request::MayRemove).await?;
     }
     let mut plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));

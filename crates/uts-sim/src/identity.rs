@@ -139,6 +139,6 @@ impl Identities {
     ) -> Result<ConnectionHandle, ConnectError> {
         let name = ServerName::try_from(SERVER_NAME)
             .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;
-        endpoint.connect(now, server, name.to_owned(), self.client.clone(), config)
+        endpoint.connect(now, server, name.to_owned(), self.client.clone(), config, None)
     }
 }

@@ -194,8 +194,7 @@ impl Target<'_> {
             let tls = tls.config.clone();
             let is_asking = early.is_some();
             let early = early.map(|asking| (asking.ticket.0, asking.request));
-            let handle =
-                inner.engine.connect_with(now, addr, self.name.clone(), tls, settings.config, early)?;
+            let handle = inner.engine.connect(now, addr, self.name.clone(), tls, settings.config, early)?;
             inner.adopt(handle);
             if let Some(state) = inner.connections.get_mut(&handle).filter(|_| is_asking) {
                 state.kept.get_or_insert_default().is_asking = true;

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use core::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use uts_engine::{ConnectionHandle, EarlyError};
 use uts_units::printable;
 
@@ -104,30 +103,13 @@ impl Listener {
     /// # }
     /// ```
     pub async fn early_request(&self) -> Option<EarlyRequest> {
-        loop {
-            let accepts = self.workers[0].accept.notified();
-            tokio::pin!(accepts);
-            accepts.as_mut().enable();
-            let (before, from) = self.workers.split_at(self.next.fetch_add(1, Relaxed) % self.workers.len());
-            let mut is_listening = false;
-            for worker in from.iter().chain(before) {
-                let (next, listens) = worker.act(|inner, _| {
-                    let next = inner.engine.next_early();
-                    let remote = |handle| inner.engine.peek(handle).map(|connection| connection.remote());
-                    let next = next.and_then(|(handle, request)| Some((handle, remote(handle)?, request)));
-                    (next, inner.is_listening)
-                });
-                if let Some((handle, remote, request)) = next {
-                    let remote = printable::address(remote);
-                    return Some(EarlyRequest { shared: worker.clone(), handle, remote, request });
-                }
-                is_listening |= listens;
-            }
-            if !is_listening {
-                return None;
-            }
-            accepts.await;
-        }
+        let (shared, (handle, remote, request)) = self
+            .arrival(|inner| {
+                let (handle, request) = inner.engine.next_early()?;
+                Some((handle, inner.engine.peek(handle)?.remote(), request))
+            })
+            .await?;
+        Some(EarlyRequest { shared, handle, remote: printable::address(remote), request })
     }
 }
 

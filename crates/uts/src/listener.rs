@@ -201,9 +201,9 @@ impl From<ListenError> for io::Error {
 /// ```
 pub struct Listener {
     /// One for each worker.
-    pub(crate) workers: Vec<Arc<Shared>>,
+    workers: Vec<Arc<Shared>>,
     /// Number of the worker that is asked first for the next connection.
-    pub(crate) next: AtomicUsize,
+    next: AtomicUsize,
     requirements: Arc<Requirements>,
     fingerprint: Fingerprint,
     authorized: Option<Arc<Admitted>>,
@@ -350,6 +350,16 @@ impl Listener {
     /// Data that it brought is there to be read. `None` once the listener is closed. Nothing is
     /// lost if the wait is given up. Several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
+        let (worker, handle) = self.arrival(Inner::next_accepted).await?;
+        Some(Connection::adopted(worker, handle, None, self.requirements.clone()))
+    }
+
+    /// Waits until a worker has something that clients bring, and gives both. `None` once the
+    /// listener is closed.
+    pub(crate) async fn arrival<T>(
+        &self,
+        mut take: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Option<(Arc<Shared>, T)> {
         loop {
             // They share it.
             let accepts = self.workers[0].accept.notified();
@@ -358,11 +368,8 @@ impl Listener {
             let (before, from) = self.workers.split_at(self.next.fetch_add(1, Relaxed) % self.workers.len());
             let mut is_listening = false;
             for worker in from.iter().chain(before) {
-                match worker.act(|inner, _| (inner.next_accepted(), inner.is_listening)) {
-                    (Some(handle), _) => {
-                        let requirements = self.requirements.clone();
-                        return Some(Connection::adopted(worker.clone(), handle, None, requirements));
-                    }
+                match worker.act(|inner, _| (take(inner), inner.is_listening)) {
+                    (Some(taken), _) => return Some((worker.clone(), taken)),
                     (None, listens) => is_listening |= listens,
                 }
             }

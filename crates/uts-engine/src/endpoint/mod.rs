@@ -159,30 +159,14 @@ impl Endpoint {
 
     /// Begins a connection.
     ///
+    /// `early` = a request that goes with its first flight, by a ticket of the same server
+    /// ([`Event::Ticket`]), which is used up by it. The request must be one that may be done twice
+    /// (`safelyReplayable`, RFC 9622). [`Event::EarlyAnswer`] tells what comes of it.
+    ///
     /// # Errors
-    /// [`ConnectError`] if the requirements contradict each other or TLS does not accept its
-    /// settings.
+    /// [`ConnectError`] if the requirements contradict each other, TLS does not accept its
+    /// settings, or the request is too long.
     pub fn connect(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        server_name: ServerName<'static>,
-        tls: Arc<rustls::ClientConfig>,
-        config: impl Into<Arc<ConnectionConfig>>,
-    ) -> Result<ConnectionHandle, ConnectError> {
-        self.connect_with(now, remote, server_name, tls, config, None)
-    }
-
-    /// Begins a connection, and sends a request with its first flight by a ticket of the same
-    /// server ([`Event::Ticket`]), which is used up by it. The request must be one that may be done
-    /// twice (`safelyReplayable`, RFC 9622). [`Event::EarlyAnswer`] tells what comes of it.
-    ///
-    /// [`Event::Ticket`]: crate::Event::Ticket
-    /// [`Event::EarlyAnswer`]: crate::Event::EarlyAnswer
-    ///
-    /// # Errors
-    /// Those of [`Endpoint::connect`], and [`ConnectError::LongRequest`].
-    pub fn connect_with(
         &mut self,
         now: Time,
         remote: SocketAddr,

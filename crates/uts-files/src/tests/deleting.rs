@@ -364,9 +364,7 @@ async fn lister(flows: MemoryFlows, names: Vec<Vec<u8>>) -> io::Result<()> {
         while let Some(request) = read_frame::<_, Request>(&mut recv).await? {
             match request {
                 Request::Stat { path } => {
-                    let entry = Some(entry(&path, Kind::Directory, 0));
-                    write_frame(&mut send, &Reply::Status { entry, copy_of: None, shows_hidden: true })
-                        .await?;
+                    write_frame(&mut send, &a_directory(&path)).await?;
                 }
                 _ => {
                     for name in &names {

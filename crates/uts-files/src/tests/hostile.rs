@@ -162,9 +162,7 @@ async fn evil_server(flows: MemoryFlows, names: Vec<Entry>) -> io::Result<()> {
             while let Some(request) = read_frame::<_, Request>(&mut recv).await? {
                 match request {
                     Request::Stat { path } => {
-                        let entry = Some(entry(&path, Kind::Directory, 0));
-                        write_frame(&mut send, &Reply::Status { entry, copy_of: None, shows_hidden: true })
-                            .await?;
+                        write_frame(&mut send, &a_directory(&path)).await?;
                     }
                     Request::List { .. } => {
                         for entry in &names {

@@ -112,6 +112,12 @@ fn entry(path: &[u8], kind: message::Kind, size: u64) -> message::Entry {
     message::Entry { path: path.to_vec(), kind, size, mtime: message::Mtime::default(), mode: 0o644 }
 }
 
+/// Status of a path at which a server has a directory.
+fn a_directory(path: &[u8]) -> message::Reply {
+    let entry = Some(entry(path, message::Kind::Directory, 0));
+    message::Reply::Status { entry, copy_of: None, shows_hidden: true }
+}
+
 pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut data = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(seed).fill(&mut data[..]);

@@ -95,7 +95,7 @@ impl Town {
         let to = SocketAddr::from(([192, 0, 2, 1], 4433));
         let name = ServerName::try_from(SERVER_NAME).expect("a name");
         let config = ConnectionConfig { keep_alive: Duration::from_secs(5), ..ConnectionConfig::default() };
-        let connection = end.connect(self.now, to, name, tls, config).expect("it begins");
+        let connection = end.connect(self.now, to, name, tls, config, None).expect("it begins");
         let client = Client {
             at,
             end,

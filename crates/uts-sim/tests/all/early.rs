@@ -85,7 +85,7 @@ impl Client {
         let early = early.map(|(ticket, request)| (ticket, request.to_vec().into()));
         let config = ConnectionConfig::default();
         endpoint
-            .connect_with(now, address(SERVER), name, identities.client.clone(), config, early)
+            .connect(now, address(SERVER), name, identities.client.clone(), config, early)
             .expect("it begins");
         Client { endpoint, answer: None, ticket: None, is_connected: false }
     }

@@ -76,7 +76,8 @@ impl Script {
         let mut ends = [Endpoint::new(EndpointConfig::default(), [1; 32]), Endpoint::new(server, [2; 32])];
         let name = ServerName::try_from(SERVER_NAME).expect("a name");
         let tls = identities.client.clone();
-        let client = ends[CLIENT].connect(Time::ZERO, address(SERVER), name, tls, config).expect("begun");
+        let client =
+            ends[CLIENT].connect(Time::ZERO, address(SERVER), name, tls, config, None).expect("begun");
         let mut script = Script {
             now: Time::ZERO,
             ends,

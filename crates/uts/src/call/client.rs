@@ -7,14 +7,14 @@ use super::wire::{Half, Header, Item, METHOD_BYTES_MAX, code};
 use super::{CALL_TRIES, MESSAGE_MAX};
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::early::Ticket;
+use crate::early::{Early, Ticket};
 use crate::endpoint::{ConnectOptions, connect_from};
 use bytes::Bytes;
 use core::num::NonZeroU32;
 use core::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use uts_engine::{FlowError, FlowOptions};
@@ -89,14 +89,46 @@ pub struct Caller(pub(super) Arc<Link>);
 #[derive(Debug)]
 pub(super) enum Link {
     Over(Connection),
-    To {
-        host: Host,
-        target: String,
-        options: Box<ConnectOptions>,
-        current: Mutex<Option<Connection>>,
-        /// Leave for an early request, by the last connection.
-        ticket: std::sync::Mutex<Option<Ticket>>,
-    },
+    To(Server),
+}
+
+/// A server to which connections are made as they are needed.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub host: Host,
+    target: String,
+    options: Box<ConnectOptions>,
+    current: Mutex<Option<Connection>>,
+    /// Leave for an early request, by the last connection.
+    ticket: std::sync::Mutex<Option<Ticket>>,
+}
+
+impl Server {
+    /// A connection that has not ended. If it has to be made, and there is leave for that, an early
+    /// request goes with it: says whether it has.
+    pub async fn connection(&self, early: Option<Bytes>) -> (Result<Connection, CallErrorKind>, bool) {
+        // One connects, the others wait for that.
+        let mut current = self.current.lock().await;
+        if let Some(open) = current.as_ref().filter(|open| open.close_reason().is_none()) {
+            return (Ok(open.clone()), false);
+        }
+        *current = None;
+        let early = early.and_then(|request| Some(Early { ticket: self.ticket().take()?, request }));
+        let has_gone = early.is_some();
+        let options = ConnectOptions { early, ..ConnectOptions::clone(&self.options) };
+        let fresh = match connect_from(self.host, None, &self.target, options).await {
+            Ok(fresh) => fresh,
+            Err(error) => return (Err(error.into()), has_gone),
+        };
+        if let Some(given) = fresh.take_ticket() {
+            *self.ticket() = Some(given);
+        }
+        (Ok(current.insert(fresh).clone()), has_gone)
+    }
+
+    fn ticket(&self) -> MutexGuard<'_, Option<Ticket>> {
+        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Link {
@@ -107,36 +139,19 @@ impl Link {
                 Some(reason) => Err(CallErrorKind::Lost(reason)),
                 None => Ok(connection.clone()),
             },
-            Link::To { host, target, options, current, .. } => {
-                // One connects, the others wait for that.
-                let mut current = current.lock().await;
-                if let Some(open) = current.as_ref().filter(|open| open.close_reason().is_none()) {
-                    return Ok(open.clone());
-                }
-                *current = None;
-                let fresh = connect_from(*host, None, target, ConnectOptions::clone(options)).await?;
-                self.keep_ticket(&fresh);
-                Ok(current.insert(fresh).clone())
-            }
-        }
-    }
-
-    /// Keeps the ticket of a new connection for the next.
-    pub(super) fn keep_ticket(&self, fresh: &Connection) {
-        if let (Link::To { ticket, .. }, Some(given)) = (self, fresh.take_ticket()) {
-            *ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
+            Link::To(server) => server.connection(None).await.0,
         }
     }
 
     fn can_reconnect(&self) -> bool {
-        matches!(self, Link::To { .. })
+        matches!(self, Link::To(_))
     }
 
-    /// Where calls wait.
+    /// The host of the waits of calls.
     fn host(&self) -> Host {
         match self {
             Link::Over(connection) => connection.shared().host,
-            Link::To { host, .. } => *host,
+            Link::To(server) => server.host,
         }
     }
 }
@@ -154,14 +169,8 @@ impl Caller {
     }
 
     pub(crate) fn to_from(host: Host, target: String, options: ConnectOptions) -> Self {
-        let current = Mutex::new(None);
-        Caller(Arc::new(Link::To {
-            host,
-            target,
-            options: Box::new(options),
-            current,
-            ticket: std::sync::Mutex::default(),
-        }))
+        let (current, ticket) = (Mutex::new(None), std::sync::Mutex::default());
+        Caller(Arc::new(Link::To(Server { host, target, options: Box::new(options), current, ticket })))
     }
 
     /// Begins a call whose request and answer are streams of messages. Nothing leaves before the

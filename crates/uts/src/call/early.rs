@@ -5,13 +5,12 @@ use super::error::{CallError, CallErrorKind, Failure};
 use super::server::Methods;
 use super::wire::{Breach, Frames, Half, Header, Item, METHOD_BYTES_MAX, put_failed, put_message_head};
 use crate::early::EarlyRequest;
-use crate::endpoint::{ConnectOptions, connect_from};
 use crate::ledger::Resource;
 use crate::listener::Listener;
 use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use uts_engine::EARLY_BYTES_MAX;
@@ -132,7 +131,7 @@ impl Caller {
         request: &Bytes,
         until: Option<Instant>,
     ) -> Option<Result<Bytes, CallError>> {
-        let Link::To { host, target, options: connecting, current, ticket } = &*self.0 else { return None };
+        let Link::To(server) = &*self.0 else { return None };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut call = Vec::new();
         Header { method: method.to_owned(), left }.emit(&mut call);
@@ -145,21 +144,13 @@ impl Caller {
         }
         call.extend_from_slice(request);
         let asked = async {
-            let mut current = current.lock().await;
-            if current.as_ref().is_some_and(|open| open.close_reason().is_none()) {
-                return None;
+            match server.connection(Some(call.into())).await {
+                (Ok(connection), true) => connection.early_answer().await.map(read),
+                (Ok(_), false) => None,
+                (Err(kind), may_have_run) => Some(Err(CallError::new(kind, may_have_run))),
             }
-            let ticket = ticket.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-            let connecting = ConnectOptions::clone(connecting).early(ticket, call);
-            let fresh = match connect_from(*host, None, target, connecting).await {
-                Ok(fresh) => current.insert(fresh).clone(),
-                Err(error) => return Some(Err(CallError::new(error.into(), true))),
-            };
-            drop(current);
-            self.0.keep_ticket(&fresh);
-            fresh.early_answer().await.map(read)
         };
-        match host.before(until, asked).await {
+        match server.host.before(until, asked).await {
             Some(answered) => answered,
             None => Some(Err(CallError::new(CallErrorKind::DeadlinePassed, true))),
         }

@@ -40,7 +40,7 @@ pub(crate) struct Thread {
     /// An awaited event may have happened.
     woken: Arc<Woken>,
     waker: Waker,
-    /// Those who sleep, by when they are to be woken.
+    /// Sleepers, by the instants at which they are to be woken.
     alarms: RefCell<BTreeMap<(Time, u64), Waker>>,
     /// Sleeps so far: each has a number.
     sleeps: Cell<u64>,
@@ -170,7 +170,7 @@ impl Thread {
         }
     }
 
-    /// When somebody is to be woken at the latest.
+    /// Instant at which somebody is to be woken, at the latest.
     fn next_alarm(&self) -> Time {
         self.alarms.borrow().first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }

@@ -4,7 +4,6 @@
 
 use super::handshake::{Handshake, LevelState, Place, is_authentic};
 use crate::connection::life::Phase;
-use crate::connection::watch::trace::HandshakeRow;
 use crate::connection::{Connection, Side};
 use crate::endpoint::tickets::Tickets;
 use crate::event::Event;
@@ -15,8 +14,8 @@ use uts_functions::Time;
 use uts_wire::packet::establishment::Level;
 use uts_wire::{ConnectionId, End, Hello};
 
-/// The longest early request, and the longest answer to one, in bytes: both fit into a first window
-/// (RFC 6928). (K-25)
+/// The most bytes of an early request, and of its answer. Each fits into a first window (RFC 6928).
+/// (K-25)
 pub const EARLY_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes that say how long a request or an answer is. (K-25)
@@ -35,7 +34,7 @@ pub struct EarlyRequest {
     pub service: String,
 }
 
-/// Why there can be no early answer.
+/// Reason for which there can be no early answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EarlyError {
     /// The handshake is over. The client asks again by its connection.
@@ -154,28 +153,8 @@ impl Connection {
         if is_over || !handshake.meets_early(now, &self.identity.original_dcid, words, datagram, place) {
             return;
         }
-        let first = !handshake.heard;
-        let brought = handshake.handle_packet(now, datagram, place);
-        if !brought.authentic {
-            return self.on_forged();
-        }
-        self.ways.trace.on_handshake_packet(HandshakeRow {
-            at: now,
-            is_sent: false,
-            level: Level::Early,
-            number: brought.number,
-            bytes: place.end as u64,
-        });
-        if brought.repeated {
-            self.ways.stats.dropped_duplicate += 1;
-            return;
-        }
-        self.ways.stats.packets_received += 1;
-        self.life.last_heard_at = now;
-        if self.identity.side == Side::Client {
-            if first {
-                self.identity.peer_cid = scid;
-            }
+        let brought = self.open_establishment(now, datagram, place, scid);
+        if self.identity.side == Side::Client && brought.is_some() {
             self.tell_early_answer();
         }
     }

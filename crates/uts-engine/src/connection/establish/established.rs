@@ -1,7 +1,7 @@
 //! From the handshake to an open connection: who the peer is, what it can do, and the first keys
 //! and profiles.
 
-use super::handshake::Place;
+use super::handshake::{Brought, Place};
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
@@ -53,18 +53,8 @@ impl Connection {
             self.keep_ahead(None, &datagram[..place.end]);
             return;
         }
-        let first = !handshake.heard;
-        let brought = handshake.handle_packet(now, datagram, place);
-        if !brought.authentic {
-            return self.on_forged();
-        }
-        self.ways.trace.on_handshake_packet(HandshakeRow {
-            at: now,
-            is_sent: false,
-            level: place.level,
-            number: brought.number,
-            bytes: place.end as u64,
-        });
+        let Some(brought) = self.open_establishment(now, datagram, place, scid) else { return };
+        let Some(handshake) = &mut self.establishing.handshake else { return };
         if place.level == Level::Initial && self.identity.side == Side::Server {
             handshake.follow(datagram_bytes);
         }
@@ -73,13 +63,7 @@ impl Connection {
             return;
         }
         if brought.repeated {
-            self.ways.stats.dropped_duplicate += 1;
             return;
-        }
-        self.ways.stats.packets_received += 1;
-        self.life.last_heard_at = now;
-        if first && self.identity.side == Side::Client {
-            self.identity.peer_cid = scid;
         }
         if brought.proves_address {
             self.establishing.address_proved = true;
@@ -110,6 +94,41 @@ impl Connection {
             let bytes = packet.len();
             self.handle_long(now, &mut packet, bytes);
         }
+    }
+
+    /// Opens an establishment packet, and counts it. `None` if it is not authentic.
+    pub(in crate::connection) fn open_establishment(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        place: &Place,
+        scid: ConnectionId,
+    ) -> Option<Brought> {
+        let handshake = self.establishing.handshake.as_mut()?;
+        let first = !handshake.heard;
+        let brought = handshake.handle_packet(now, datagram, place);
+        if !brought.authentic {
+            self.on_forged();
+            return None;
+        }
+        self.ways.trace.on_handshake_packet(HandshakeRow {
+            at: now,
+            is_sent: false,
+            level: place.level,
+            number: brought.number,
+            bytes: place.end as u64,
+        });
+        let is_hint = place.level == Level::Initial && brought.closed.is_some();
+        if brought.repeated {
+            self.ways.stats.dropped_duplicate += 1;
+        } else if !is_hint {
+            self.ways.stats.packets_received += 1;
+            self.life.last_heard_at = now;
+            if first && self.identity.side == Side::Client {
+                self.identity.peer_cid = scid;
+            }
+        }
+        Some(brought)
     }
 
     /// The handshake is done: both ends are authenticated, keys and libraries are known.

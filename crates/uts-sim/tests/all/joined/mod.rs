@@ -58,7 +58,7 @@ impl Pair {
         let name = ServerName::try_from(SERVER_NAME).expect("a name");
         let tls = self.identities.client.clone();
         self.ends[CLIENT]
-            .connect(self.now, address(1), name, tls, ConnectionConfig::default())
+            .connect(self.now, address(1), name, tls, ConnectionConfig::default(), None)
             .expect("the connection begins")
     }
 
