@@ -8,7 +8,7 @@ use uts_functions::Time;
 pub(crate) struct Clock {
     origin: imp::Instant,
     /// The begin of a network in virtual time, by whose clock this one goes.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     simulated: Option<tokio::time::Instant>,
 }
 
@@ -16,13 +16,13 @@ impl Clock {
     pub fn start() -> Self {
         Clock {
             origin: imp::now(),
-            #[cfg(test)]
-            simulated: crate::driver::simulated::Network::current().map(|_| tokio::time::Instant::now()),
+            #[cfg(any(test, feature = "simulation"))]
+            simulated: crate::simulation::Network::current().map(|_| tokio::time::Instant::now()),
         }
     }
 
     pub fn now(&self) -> Time {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulation"))]
         if let Some(begin) = self.simulated {
             return Time::ZERO + begin.elapsed();
         }

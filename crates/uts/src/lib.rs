@@ -8,7 +8,8 @@
 //! says what the transport makes of it, and when it exchanges mechanisms.
 //!
 //! All this runs in a runtime of tokio. `uts::blocking` has the same by calls that wait, without a
-//! runtime.
+//! runtime. With the feature `simulation` it runs in virtual time too, over paths of every kind:
+//! `uts::simulation`.
 //!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,6 +67,8 @@ pub mod moves;
 pub mod race;
 mod roaming;
 mod services;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod ssh_keys;
 mod stats;
 mod tls;

@@ -30,6 +30,10 @@ fn any_like(peer: SocketAddr) -> SocketAddr {
 
 /// Moves an endpoint with the host, as long as somebody holds it. It must be called in a runtime.
 pub(crate) fn follow(shared: &Arc<Shared>, peer: SocketAddr) {
+    // A simulated network is no business of the kernel's.
+    if crate::driver::is_simulated() {
+        return;
+    }
     tokio::spawn(watch(shared.clone(), peer, way_to(peer).ok(), News::new()));
 }
 

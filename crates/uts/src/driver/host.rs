@@ -29,6 +29,15 @@ pub(crate) enum Host {
     Thread,
 }
 
+/// True if endpoints of this thread are in a simulated network.
+pub(crate) fn is_simulated() -> bool {
+    #[cfg(any(test, feature = "simulation"))]
+    let is = crate::simulation::Network::current().is_some();
+    #[cfg(not(any(test, feature = "simulation")))]
+    let is = false;
+    is
+}
+
 impl Host {
     /// The clock of the endpoint.
     pub fn clock(self) -> Clock {
@@ -59,6 +68,10 @@ impl Host {
     /// # Errors
     /// Those of the system's resolver.
     pub async fn resolve(self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        #[cfg(any(test, feature = "simulation"))]
+        if let Some(network) = crate::simulation::Network::current() {
+            return network.resolve(host, port);
+        }
         match self {
             Host::Runtime => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
             #[cfg(unix)]

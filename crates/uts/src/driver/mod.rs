@@ -9,7 +9,7 @@
 //! * what takes turns: [`task`], or `thread`; which of them: [`host`];
 //! * how to wait between turns: [`waiting`], [`timer`];
 //! * a port that goes from one process to the next: `succession`;
-//! * the UDP socket: [`socket`]; in tests, a network in virtual time: `simulated`.
+//! * the UDP socket: [`socket`]; in a simulated network none: `simulated`.
 
 mod dispatch;
 mod host;
@@ -17,8 +17,8 @@ mod outgoing;
 mod per_key;
 mod recording;
 mod schedule;
-#[cfg(test)]
-pub(crate) mod simulated;
+#[cfg(any(test, feature = "simulation"))]
+mod simulated;
 mod socket;
 #[cfg(unix)]
 pub(crate) mod succession;
@@ -56,7 +56,7 @@ use waiting::Dialogue;
 
 pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
-pub(crate) use host::Host;
+pub(crate) use host::{Host, is_simulated};
 pub(crate) use per_key::PerKey;
 pub(crate) use socket::{OwnSocket, watch};
 use turn::Driver;
@@ -254,9 +254,9 @@ impl Shared {
         config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
-        #[cfg(test)]
-        if let Some(network) = simulated::Network::current() {
-            return network.start(host, addr, peer, config);
+        #[cfg(any(test, feature = "simulation"))]
+        if let Some(network) = crate::simulation::Network::current() {
+            return simulated::start(network, host, addr, peer, config);
         }
         let (shared, driver) = Self::bind(host, addr, peer, config, spin)?;
         host.start(driver)?;
@@ -274,8 +274,13 @@ impl Shared {
         configs: Vec<EndpointConfig>,
         spin: Duration,
     ) -> io::Result<Vec<Arc<Self>>> {
-        if configs.len() == 1 {
-            return configs.into_iter().map(|config| Self::start(host, addr, None, config, spin)).collect();
+        // A simulated network is of one thread: one worker does it all.
+        if configs.len() == 1 || is_simulated() {
+            return configs
+                .into_iter()
+                .take(1)
+                .map(|config| Self::start(host, addr, None, config, spin))
+                .collect();
         }
         Self::start_crew(host, Socket::bind_workers(addr, configs.len(), host)?, configs, spin, |_| {})
     }

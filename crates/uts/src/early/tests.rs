@@ -1,6 +1,7 @@
 //! Early requests in virtual time: endpoints and connections are those that programs use.
 
-use crate::driver::simulated::{Network, Running, Weather};
+use crate::simulation::Running;
+use crate::simulation::testing::{FAIR, FAIR_DELAY, begin};
 use crate::{
     ClientAuth, ConnectError, ConnectOptions, Connection, EARLY_BYTES_MAX, EarlyError, FlowOptions, Identity,
     Listener, ServerOptions, Ticket, connect,
@@ -23,9 +24,9 @@ struct Server {
 }
 
 impl Server {
-    fn begin(weather: Weather, seed: u64) -> Self {
+    fn begin(path: &str, seed: u64) -> Self {
         let identity = Identity::generate().expect("a key");
-        let server = Server { identity, taken: Arc::default(), network: Network::begin(weather, seed) };
+        let server = Server { identity, taken: Arc::default(), network: begin(path, seed) };
         server.start(|options| options, Duration::ZERO);
         server
     }
@@ -111,7 +112,7 @@ fn request(bytes: usize) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_answered_after_one_round_trip() {
-    let server = Server::begin(Weather::FAIR, 1);
+    let server = Server::begin(FAIR, 1);
     let ticket = server.ticket().await;
     let begun = Instant::now();
     let (connection, answer) = server.ask(&ticket, b"early").await;
@@ -123,7 +124,7 @@ async fn a_request_is_answered_after_one_round_trip() {
     let connection = server.connect(server.options()).await;
     assert_eq!(by_flow(&connection, b"late").await, b"etal");
     let late = begun.elapsed();
-    let round_trip = 2 * Weather::FAIR.delay;
+    let round_trip = 2 * FAIR_DELAY;
     let slack = Duration::from_millis(5);
     assert!(early >= round_trip && early < round_trip + slack, "{early:?}");
     assert!(late >= 2 * round_trip && late < 2 * round_trip + slack, "{late:?}");
@@ -132,7 +133,7 @@ async fn a_request_is_answered_after_one_round_trip() {
 
 #[tokio::test(start_paused = true)]
 async fn all_lengths_are_carried_whole_and_longer_ones_are_refused() {
-    let server = Server::begin(Weather::FAIR, 2);
+    let server = Server::begin(FAIR, 2);
     for bytes in [0, 1, 1000, 1200, 1201, 5000, EARLY_BYTES_MAX] {
         let (_, answer) = server.ask(&server.ticket().await, &request(bytes)).await;
         assert_eq!(answer.expect("an answer"), reversed(&request(bytes)), "{bytes} bytes");
@@ -144,7 +145,7 @@ async fn all_lengths_are_carried_whole_and_longer_ones_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ticket_is_good_once_and_a_restarted_server_knows_none() {
-    let server = Server::begin(Weather::FAIR, 3);
+    let server = Server::begin(FAIR, 3);
     let ticket = server.ticket().await;
     for expected in [Some(b"eno".as_slice()), None, None] {
         let (connection, answer) = server.ask(&ticket, b"one").await;
@@ -167,7 +168,7 @@ async fn a_ticket_is_good_once_and_a_restarted_server_knows_none() {
 /// answered early.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_late_is_left_to_a_flow() {
-    let server = Server::begin(Weather::FAIR, 4);
+    let server = Server::begin(FAIR, 4);
     for (delay, is_in_time) in [(0, true), (10, true), (40, false), (1000, false)] {
         server.network.kill(PLACE.into());
         server.start(|options| options, Duration::from_millis(delay));
@@ -181,7 +182,7 @@ async fn an_answer_that_comes_late_is_left_to_a_flow() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_unsure_of_addresses_takes_requests_too() {
-    let server = Server::begin(Weather::FAIR, 5);
+    let server = Server::begin(FAIR, 5);
     server.network.kill(PLACE.into());
     let retries = |mut options: ServerOptions| {
         options.handshakes_before_retry = 0;
@@ -200,9 +201,9 @@ async fn on_bad_paths_an_answer_is_right_or_there_is_none() {
     let (mut answered, mut of) = (0, 0);
     for seed in 0..150 {
         let share = f64::from(seed as u32 % 10) / 30.0;
-        let jitter = Duration::from_millis(seed % 7 * 3);
-        let weather = Weather { jitter, loss: share, duplication: share, ..Weather::FAIR };
-        let server = Server::begin(weather, seed);
+        let jitter = seed % 7 * 3;
+        let path = format!("{FAIR} jitter={jitter}ms,uniform,reorder loss={share} duplicate={share}");
+        let server = Server::begin(&path, seed);
         let ticket = server.ticket().await;
         let asked = request(seed as usize * 50 % EARLY_BYTES_MAX);
         let (connection, answer) = server.ask(&ticket, &asked).await;
@@ -219,7 +220,7 @@ async fn on_bad_paths_an_answer_is_right_or_there_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_take_requests_gives_no_tickets() {
-    let network = Network::begin(Weather::FAIR, 6);
+    let network = begin(FAIR, 6);
     let identity = Identity::generate().expect("a key");
     let mut options = ServerOptions::new(identity.clone()).early_requests();
     options.client_auth = ClientAuth::Keys(Default::default());
@@ -236,7 +237,7 @@ async fn who_may_not_take_requests_gives_no_tickets() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_sent_is_an_error() {
-    let network = Network::begin(Weather::FAIR, 7);
+    let network = begin(FAIR, 7);
     let identity = Identity::generate().expect("a key");
     let options = ServerOptions::new(identity.clone()).early_requests();
     let listener = Listener::bind(PLACE.into(), options).expect("bound");

@@ -3,7 +3,8 @@
 
 use super::blast::mean_from_first;
 use super::*;
-use crate::driver::simulated::{Network, Running, Weather};
+use crate::simulation::Running;
+use crate::simulation::testing::{FAIR, FAIR_DELAY, begin};
 use crate::{
     ConnectOptions, Connection, FlowOptions, Identity, Listener, ReadError, ServerOptions, WriteError,
     connect,
@@ -29,13 +30,13 @@ struct Ends {
 }
 
 impl Ends {
-    async fn begin(weather: Weather, seed: u64) -> Self {
-        Self::begin_with(weather, seed, |_| {}).await
+    async fn begin(path: &str, seed: u64) -> Self {
+        Self::begin_with(path, seed, |_| {}).await
     }
 
     /// The same, with other options of the end that has memory.
-    async fn begin_with(weather: Weather, seed: u64, change: impl FnOnce(&mut ConnectOptions)) -> Self {
-        let network = Network::begin(weather, seed);
+    async fn begin_with(path: &str, seed: u64, change: impl FnOnce(&mut ConnectOptions)) -> Self {
+        let network = begin(path, seed);
         let identity = Identity::generate().expect("a key");
         let options = ServerOptions::new(identity.clone());
         let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");
@@ -88,8 +89,8 @@ fn random(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| rng.random()).collect()
 }
 
-fn bad(loss: f64) -> Weather {
-    Weather { loss, ..Weather::FAIR }
+fn bad(loss: f64) -> String {
+    format!("{FAIR} loss={loss}")
 }
 
 /// The one copy is that from the opened packet into the memory: neither the connection nor the
@@ -97,7 +98,7 @@ fn bad(loss: f64) -> Weather {
 #[tokio::test(start_paused = true)]
 async fn bytes_are_copied_once_into_the_memory_that_was_named() {
     for bytes in [1, 4096, 65_536, 1 << 20] {
-        let ends = Ends::begin(Weather::FAIR, 1).await;
+        let ends = Ends::begin(FAIR, 1).await;
         let data = random(bytes, 1);
         let memory = BytesMut::zeroed(bytes);
         let place = memory.as_ptr();
@@ -123,10 +124,9 @@ async fn bytes_are_copied_once_into_the_memory_that_was_named() {
 /// reorders. Only where a header is lost are bytes held before they have their place.
 #[tokio::test(start_paused = true)]
 async fn pages_go_to_their_offsets_in_any_weather() {
-    let weather =
-        Weather { loss: 0.03, duplication: 0.02, jitter: Duration::from_millis(5), ..Weather::FAIR };
+    let path = "delay=10ms jitter=5ms,uniform,reorder loss=0.03 duplicate=0.02";
     for seed in 0..8 {
-        let ends = Ends::begin(weather, seed).await;
+        let ends = Ends::begin(path, seed).await;
         let (data, mut rng) = (random(200_000, seed), ChaCha8Rng::seed_from_u64(seed));
         let memory = BytesMut::zeroed(data.len());
         let place = memory.as_ptr();
@@ -168,7 +168,7 @@ async fn pages_go_to_their_offsets_in_any_weather() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_writes_only_into_what_was_named_and_once() {
     use MoveRefusal as R;
-    let ends = Ends::begin(Weather::FAIR, 3).await;
+    let ends = Ends::begin(FAIR, 3).await;
     let region = ends.moves.name(BytesMut::zeroed(1000));
     let lent = ends.moves.lend(Bytes::from(vec![1; 100]));
     let tag = region.tag();
@@ -210,7 +210,7 @@ async fn a_peer_writes_only_into_what_was_named_and_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_move_that_is_given_up_may_be_made_again() {
-    let ends = Ends::begin(Weather::FAIR, 4).await;
+    let ends = Ends::begin(FAIR, 4).await;
     let data = random(1 << 20, 4);
     let region = ends.moves.name(BytesMut::zeroed(data.len()));
     let options = MoveOptions { deadline: Some(Duration::from_millis(35)), ..MoveOptions::default() };
@@ -225,7 +225,7 @@ async fn a_move_that_is_given_up_may_be_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_that_is_withdrawn_ends_the_moves_into_it() {
-    let ends = Ends::begin(Weather::FAIR, 5).await;
+    let ends = Ends::begin(FAIR, 5).await;
     let region = ends.moves.name(BytesMut::zeroed(4 << 20));
     let (tag, data) = (region.tag(), vec![1; 4 << 20]);
     let (moved, ()) = tokio::join!(ends.move_to(tag, 0, &data), async {
@@ -238,7 +238,7 @@ async fn memory_that_is_withdrawn_ends_the_moves_into_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_gone_is_told_to_both() {
-    let ends = Ends::begin(Weather::FAIR, 6).await;
+    let ends = Ends::begin(FAIR, 6).await;
     let region = ends.moves.name(BytesMut::zeroed(4 << 20));
     let (tag, data) = (region.tag(), vec![1; 4 << 20]);
     let whole = tokio::spawn(region.whole());
@@ -257,7 +257,7 @@ async fn an_end_that_is_gone_is_told_to_both() {
 #[tokio::test(start_paused = true)]
 async fn what_is_no_move_is_refused() {
     use MoveRefusal as R;
-    let ends = Ends::begin(Weather::FAIR, 7).await;
+    let ends = Ends::begin(FAIR, 7).await;
     let region = ends.moves.name(BytesMut::zeroed(100));
     let answer = |why: R| Ok(vec![why.number()]);
     let tag = region.tag().0 as u8;
@@ -294,7 +294,7 @@ async fn what_is_no_move_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_none_is_an_error() {
     for (says, is_breach) in [(&[0, 1][..], true), (&[], true), (&[9, 9], true), (&[0, 1, 2, 3, 4], true)] {
-        let ends = Ends::begin(Weather::FAIR, 8).await;
+        let ends = Ends::begin(FAIR, 8).await;
         ends.serving.abort();
         let owner = ends.owner.clone();
         let said = Bytes::copy_from_slice(says);
@@ -319,7 +319,7 @@ async fn repeated(strategy: Strategy, kibibytes: u32, loss: f64, seeds: core::op
     let count = (seeds.end - seeds.start) as f64;
     let (mut sum, mut packet_bytes) = (0.0, 0.0);
     for seed in seeds {
-        let ends = Ends::begin(bad(loss), seed).await;
+        let ends = Ends::begin(&bad(loss), seed).await;
         let data = random(BYTES, seed);
         let region = ends.moves.name(BytesMut::zeroed(BYTES));
         let repeats = Repeats::Blasts { strategy, kibibytes: Some(kibibytes) };
@@ -371,7 +371,7 @@ async fn a_move_takes_smaller_blasts_where_more_is_lost() {
     assert!(large > 3.0 * small, "{large} and {small}");
     let mut sizes = Vec::new();
     for loss in [0.0, 0.005, 0.05] {
-        let ends = Ends::begin(bad(loss), 11).await;
+        let ends = Ends::begin(&bad(loss), 11).await;
         let data = vec![7; 2 << 20];
         for _ in 0..2 {
             let region = ends.moves.name(BytesMut::zeroed(data.len()));
@@ -389,7 +389,7 @@ async fn a_move_takes_smaller_blasts_where_more_is_lost() {
 async fn moves_out_of_memory_are_repeated_as_they_wish() {
     let mut found = Vec::new();
     for strategy in [Strategy::Full, Strategy::Selective] {
-        let ends = Ends::begin(bad(0.02), 12).await;
+        let ends = Ends::begin(&bad(0.02), 12).await;
         let data = random(1 << 20, 12);
         let lent = ends.moves.lend(data.clone().into());
         let repeats = Repeats::Blasts { strategy, kibibytes: Some(64) };
@@ -405,7 +405,7 @@ async fn moves_out_of_memory_are_repeated_as_they_wish() {
 /// Round trips that moves of so many bytes take one after the other, into memory and out of it, and
 /// the window of the end that sends, before each.
 async fn round_trips(bytes: usize, is_to: bool) -> Vec<(f64, u64)> {
-    let ends = Ends::begin(Weather::FAIR, 1).await;
+    let ends = Ends::begin(FAIR, 1).await;
     let data = Bytes::from(random(bytes, 1));
     let lent = ends.moves.lend(data.clone());
     let (options, mut found) = (MoveOptions::default(), Vec::new());
@@ -424,7 +424,7 @@ async fn round_trips(bytes: usize, is_to: bool) -> Vec<(f64, u64)> {
             assert!(moved.0 == data);
             begun.elapsed()
         };
-        found.push((elapsed.div_duration_f64(Weather::FAIR.delay * 2), window));
+        found.push((elapsed.div_duration_f64(FAIR_DELAY * 2), window));
     }
     println!("{bytes} bytes, to: {is_to}: {found:.2?}");
     found
@@ -457,7 +457,7 @@ async fn memory_is_filled_no_faster_than_the_rate_of_its_owner() {
     let slow = |options: &mut ConnectOptions| {
         options.connection.requirements.set("maxRecvRate", "1Mbit/s").expect("a property");
     };
-    let ends = Ends::begin_with(Weather::FAIR, 13, slow).await;
+    let ends = Ends::begin_with(FAIR, 13, slow).await;
     let (data, begun) = (random(2 << 20, 13), tokio::time::Instant::now());
     let region = ends.moves.name(BytesMut::zeroed(data.len()));
     ends.move_to(region.tag(), 0, &data).await.expect("moved");

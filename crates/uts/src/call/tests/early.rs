@@ -2,7 +2,7 @@
 
 use super::PLACE;
 use crate::call::{CallError, CallErrorKind, CallOptions, Caller, Failure, Methods};
-use crate::driver::simulated::{Network, Weather};
+use crate::simulation::testing::{FAIR, FAIR_DELAY, begin};
 use crate::{ConnectOptions, EARLY_BYTES_MAX, Identity, Listener, ServerOptions};
 use bytes::Bytes;
 use core::time::Duration;
@@ -79,10 +79,10 @@ async fn call(
 
 #[tokio::test(start_paused = true)]
 async fn a_call_may_be_answered_after_one_round_trip() {
-    let _network = Network::begin(Weather::FAIR, 1);
+    let _network = begin(FAIR, 1);
     let server = Server::start(Identity::generate().expect("a key"));
     let (caller, early) = (server.caller(), CallOptions::default().early());
-    let round_trip = 2 * Weather::FAIR.delay;
+    let round_trip = 2 * FAIR_DELAY;
     let slack = Duration::from_millis(5);
     let mut took = Vec::new();
     for n in 0..4_u8 {
@@ -101,7 +101,7 @@ async fn a_call_may_be_answered_after_one_round_trip() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_early_goes_by_a_flow() {
-    let _network = Network::begin(Weather::FAIR, 2);
+    let _network = begin(FAIR, 2);
     let server = Server::start(Identity::generate().expect("a key"));
     let (caller, early) = (server.caller(), CallOptions::default().early());
     call(&caller, "echo", b"", &early).await.0.expect("answered");
@@ -120,7 +120,7 @@ async fn what_cannot_be_early_goes_by_a_flow() {
     let (failed, time) = call(&caller, "fail", b"x", &early).await;
     let failed = failed.expect_err("it fails");
     assert!(matches!(failed.kind(), CallErrorKind::Failed { code: 7, .. }), "{failed}");
-    assert!(time < 3 * Weather::FAIR.delay, "{time:?}");
+    assert!(time < 3 * FAIR_DELAY, "{time:?}");
     let (refused, _) = call(&caller, "none", b"x", &early).await;
     let refused = refused.expect_err("it is refused");
     assert!(matches!(refused.kind(), CallErrorKind::Refused { .. }), "{refused}");
@@ -136,13 +136,9 @@ async fn what_cannot_be_early_goes_by_a_flow() {
 async fn over_bad_paths_each_call_is_answered() {
     let mut early_ones = 0;
     for seed in 0..40 {
-        let weather = Weather {
-            jitter: Duration::from_millis(seed % 5 * 4),
-            loss: f64::from(seed as u32 % 4) / 20.0,
-            duplication: 0.2,
-            ..Weather::FAIR
-        };
-        let _network = Network::begin(weather, seed);
+        let (jitter, loss) = (seed % 5 * 4, f64::from(seed as u32 % 4) / 20.0);
+        let path = format!("{FAIR} jitter={jitter}ms,uniform,reorder loss={loss} duplicate=0.2");
+        let _network = begin(&path, seed);
         let server = Server::start(Identity::generate().expect("a key"));
         let (caller, early) = (server.caller(), CallOptions::default().early());
         for n in 0..5_u8 {
@@ -151,7 +147,7 @@ async fn over_bad_paths_each_call_is_answered() {
             assert_eq!(answer.expect("answered"), [n; 100].as_slice(), "seed {seed}");
             let runs = server.runs.load(Relaxed) - before;
             assert!((1..=2).contains(&runs), "seed {seed}: {runs} runs");
-            early_ones += u32::from(n > 0 && time < 4 * Weather::FAIR.delay);
+            early_ones += u32::from(n > 0 && time < 4 * FAIR_DELAY);
         }
     }
     assert!(early_ones > 40, "{early_ones} of 160");

@@ -2,8 +2,8 @@
 
 use super::super::{CallErrorKind, CallOptions, Caller, Failure, Methods, Refusal, Served};
 use super::{Server, any};
-use crate::driver::simulated::{Network, Weather};
 use crate::ledger::{Ledger, Resource};
+use crate::simulation::testing::{FAIR, begin};
 use bytes::Bytes;
 use core::time::Duration;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn endless() -> (Methods, Arc<Notify>, Arc<Notify>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_is_answered_by_a_message_and_a_value_by_a_value() {
-    let _network = Network::begin(Weather::FAIR, 1);
+    let _network = begin(FAIR, 1);
     let methods = Methods::new()
         .on_message("twice", |message: Bytes| async move { Ok([&message[..], &message[..]].concat().into()) })
         .on_value("len", |text: String| async move { Ok(text.len()) });
@@ -56,7 +56,7 @@ async fn a_message_is_answered_by_a_message_and_a_value_by_a_value() {
 
 #[tokio::test(start_paused = true)]
 async fn who_refuses_says_why_and_has_not_run_it() {
-    let _network = Network::begin(Weather::FAIR, 2);
+    let _network = begin(FAIR, 2);
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
     let methods = Methods::new().on_value("len", move |text: String| {
@@ -105,7 +105,7 @@ async fn who_refuses_says_why_and_has_not_run_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_fails_is_heard() {
-    let _network = Network::begin(Weather::FAIR, 3);
+    let _network = begin(FAIR, 3);
     let methods = Methods::new()
         .on_message("fails", |_| async { Err(Failure::new(42, "\u{1b}[31mred")) })
         .on("late", |mut call: Served| async move {
@@ -129,7 +129,7 @@ async fn a_handler_that_fails_is_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
-    let _network = Network::begin(Weather::FAIR, 4);
+    let _network = begin(FAIR, 4);
     let (methods, begun, stopped) = endless();
     let server = Server::new(methods);
     let caller = server.caller();
@@ -151,7 +151,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_stops_both_ends() {
-    let _network = Network::begin(Weather::FAIR, 5);
+    let _network = begin(FAIR, 5);
     let (methods, begun, stopped) = endless();
     let server = Server::new(methods);
     let caller = server.caller();
@@ -180,7 +180,7 @@ async fn a_deadline_stops_both_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_says_what_may_have_run_and_another_is_made() {
-    let network = Network::begin(Weather::FAIR, 6);
+    let network = begin(FAIR, 6);
     let (endless, begun, _) = endless();
     let server = Server::new(endless);
     let (caller, over) = (server.caller(), Caller::over(server.connect().await));
@@ -208,7 +208,7 @@ async fn a_lost_connection_says_what_may_have_run_and_another_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn there_are_so_many_calls_at_once_and_others_are_told() {
-    let _network = Network::begin(Weather::FAIR, 7);
+    let _network = begin(FAIR, 7);
     let (methods, begun, _) = endless();
     let server = Server::new(methods.with_ledger(Ledger::of(Resource::Requests, 3, false)));
     let caller = server.caller();

@@ -2,8 +2,8 @@
 
 use super::super::{CallErrorKind, Methods, RecvError, Served};
 use super::{PLACE, Server, any};
-use crate::driver::simulated::{Network, Weather};
 use crate::ledger::{Budget, Ledger, Resource};
+use crate::simulation::testing::{FAIR, begin};
 use crate::{Connection, Flow, FlowOptions, Identity, Listener, ServerOptions};
 use bytes::Bytes;
 use core::time::Duration;
@@ -37,7 +37,7 @@ fn assert_nothing_is_held(ledger: &Ledger) {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_is_told_anything_and_serves_others() {
-    let _network = Network::begin(Weather::FAIR, 1);
+    let _network = begin(FAIR, 1);
     let ledger = Ledger::of_server(&Budget { memory_bytes: 64 << 20, threads: 4, files: 10, sockets: 10 });
     let server = Server::new(methods().with_ledger(ledger.clone()));
     let (hostile, caller) = (server.connect().await, server.caller());
@@ -79,7 +79,7 @@ async fn a_server_is_told_anything_and_serves_others() {
 /// Many calls that are begun and never go on: each is refused in time, and gives back its place.
 #[tokio::test(start_paused = true)]
 async fn calls_that_do_not_go_on_are_refused_in_time() {
-    let _network = Network::begin(Weather::FAIR, 2);
+    let _network = begin(FAIR, 2);
     let ledger = Ledger::of(Resource::Requests, 40, true);
     let server = Server::new(methods().with_ledger(ledger.clone()));
     let (hostile, caller) = (server.connect().await, server.caller());
@@ -107,7 +107,7 @@ async fn calls_that_do_not_go_on_are_refused_in_time() {
 /// A line may be slow: a request is waited for as long as something comes.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_slowly_is_answered() {
-    let _network = Network::begin(Weather::FAIR, 5);
+    let _network = begin(FAIR, 5);
     let server = Server::new(methods());
     let mut flow = flow(&server.connect().await).await;
     flow.write_all(&[1, 0, 0, 0, 0, 4, b'e', b'c', b'h', b'o', 0, 10]).await.expect("written");
@@ -124,7 +124,7 @@ async fn a_request_that_comes_slowly_is_answered() {
 /// Messages that are gathered are paid for, and what cannot be is refused.
 #[tokio::test(start_paused = true)]
 async fn memory_for_requests_is_bounded() {
-    let _network = Network::begin(Weather::FAIR, 3);
+    let _network = begin(FAIR, 3);
     let budget = Budget { memory_bytes: 4 << 20, threads: 4, files: 10, sockets: 10 };
     let ledger = Ledger::of_server(&budget);
     let server = Server::new(methods().with_ledger(ledger.clone()));
@@ -149,7 +149,7 @@ async fn memory_for_requests_is_bounded() {
 /// A server that answers anything: the call ends with an error, and nothing is held.
 #[tokio::test(start_paused = true)]
 async fn a_caller_is_told_anything_and_hears_of_it() {
-    let _network = Network::begin(Weather::FAIR, 4);
+    let _network = begin(FAIR, 4);
     let identity = Identity::generate().expect("a key");
     let options = ServerOptions::new(identity.clone());
     let listener = Listener::bind(SocketAddr::from(PLACE), options).expect("bound");

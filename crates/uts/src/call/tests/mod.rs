@@ -9,7 +9,7 @@ mod packets;
 mod streams;
 
 use super::{CallOptions, Caller, Methods};
-use crate::driver::simulated::Network;
+use crate::simulation::Network;
 use crate::{ConnectOptions, Connection, Identity, Listener, ServerOptions, connect};
 use std::net::SocketAddr;
 use tokio::task::{JoinHandle, JoinSet};

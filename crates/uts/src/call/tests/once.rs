@@ -7,7 +7,8 @@
 use super::super::{CallErrorKind, CallOptions, Caller, Failure, Methods};
 use super::{Server, any};
 use crate::Identity;
-use crate::driver::simulated::{Network, Weather};
+use crate::simulation::Network;
+use crate::simulation::testing::begin;
 use core::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -120,9 +121,8 @@ async fn one(id: u64, mut rng: ChaCha8Rng, caller: Caller, runs: Runs, tally: Ar
 }
 
 async fn seed(seed: u64) -> Tally {
-    let weather =
-        Weather { loss: 0.03, duplication: 0.03, jitter: Duration::from_millis(12), ..Weather::FAIR };
-    let network = Network::begin(weather, seed);
+    let path = "delay=10ms jitter=12ms,uniform,reorder loss=0.03 duplicate=0.03";
+    let network = begin(&path, seed);
     let (runs, tally) = (Runs::default(), Arc::new(Mutex::new(Tally::default())));
     let identity = Identity::generate().expect("a key");
     let rng = move |stream| {

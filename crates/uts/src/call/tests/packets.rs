@@ -2,7 +2,7 @@
 
 use super::super::{Caller, Methods};
 use super::{PLACE, Server, any};
-use crate::driver::simulated::{Network, Weather};
+use crate::simulation::testing::{FAIR, begin};
 use bytes::Bytes;
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const CALLS: u64 = 1000;
 /// say one thing besides at the most.
 #[tokio::test(start_paused = true)]
 async fn a_small_call_is_one_packet_each_way() {
-    let network = Network::begin(Weather::FAIR, 1);
+    let network = begin(FAIR, 1);
     let server = Server::new(Methods::new().on_message("echo", |message| async move { Ok(message) }));
     let connection = server.connect().await;
     let here = connection.local_addr();

@@ -2,7 +2,7 @@
 
 use super::super::{Methods, Served};
 use super::{Server, any};
-use crate::driver::simulated::{Network, Weather};
+use crate::simulation::testing::{FAIR, begin};
 use bytes::Bytes;
 use core::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -47,8 +47,8 @@ fn methods() -> Methods {
 
 #[tokio::test(start_paused = true)]
 async fn both_halves_go_on_together_as_messages() {
-    let weather = Weather { loss: 0.02, jitter: Duration::from_millis(5), ..Weather::FAIR };
-    let _network = Network::begin(weather, 1);
+    let path = "delay=10ms jitter=5ms,uniform,reorder loss=0.02";
+    let _network = begin(path, 1);
     let server = Server::new(methods());
     let caller = server.caller();
     let mut call = caller.begin("echo", &any()).await.expect("begun");
@@ -66,7 +66,7 @@ async fn both_halves_go_on_together_as_messages() {
 /// parts.
 #[tokio::test(start_paused = true)]
 async fn a_call_carries_any_length() {
-    let _network = Network::begin(Weather::FAIR, 2);
+    let _network = begin(FAIR, 2);
     let server = Server::new(methods());
     let caller = server.caller();
     const BYTES: u64 = 24 << 20;
@@ -90,7 +90,7 @@ async fn a_call_carries_any_length() {
 /// Calls that nobody reads, and calls that carry much, hold up no others.
 #[tokio::test(start_paused = true)]
 async fn calls_do_not_wait_for_each_other() {
-    let _network = Network::begin(Weather::FAIR, 3);
+    let _network = begin(FAIR, 3);
     let server = Server::new(methods());
     let caller = server.caller();
     let mut stuck = Vec::new();
@@ -123,7 +123,7 @@ async fn calls_do_not_wait_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_may_answer_before_it_has_all() {
-    let _network = Network::begin(Weather::FAIR, 4);
+    let _network = begin(FAIR, 4);
     let server = Server::new(methods());
     let caller = server.caller();
     let mut call = caller.begin("first", &any()).await.expect("begun");
