@@ -3,7 +3,8 @@
 use super::testing::{FAIR, begin};
 use super::{Direction, Network, SimulationError, Target};
 use crate::{
-    ConnectOptions, Connection, FlowOptions, Identity, Listener, RecvFlow, SendFlow, ServerOptions, connect,
+    ConnectOptions, Connection, ConnectionConfig, FlowOptions, Identity, Listener, RecvFlow, SendFlow,
+    ServerOptions, connect,
 };
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +19,16 @@ fn ip(text: &str) -> IpAddr {
 
 /// A server that gives back what each flow brings, and the means to connect to it.
 fn echo() -> ConnectOptions {
+    echo_with(|_| {})
+}
+
+/// The same, with settings of the connections at both ends.
+fn echo_with(change: impl Fn(&mut ConnectionConfig)) -> ConnectOptions {
     let identity = Identity::generate().expect("a key");
-    let options = ConnectOptions::pinned(identity.fingerprint());
-    let listener = Listener::bind(SocketAddr::from(PLACE), ServerOptions::new(identity)).expect("bound");
+    let mut options = ConnectOptions::pinned(identity.fingerprint());
+    let mut of_server = ServerOptions::new(identity);
+    (change(&mut options.connection), change(&mut of_server.connection));
+    let listener = Listener::bind(SocketAddr::from(PLACE), of_server).expect("bound");
     tokio::spawn(async move {
         while let Some(connection) = listener.accept().await {
             tokio::spawn(async move {
@@ -77,9 +85,7 @@ async fn rate_and_delay_are_those_of_the_path() {
 #[tokio::test(start_paused = true)]
 async fn days_of_silence_take_no_time() {
     let _network = begin(FAIR, 2);
-    let mut options = echo();
-    options.connection.idle_timeout = Duration::ZERO;
-    let connection = connected(options).await;
+    let connection = connected(echo_with(|config| config.idle_timeout = Duration::ZERO)).await;
     let begun = std::time::SystemTime::now();
     let (mut send, mut recv) = flow(&connection).await;
     for day in 0..3 {
