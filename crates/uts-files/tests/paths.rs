@@ -116,8 +116,7 @@ async fn copy(options: &ConnectOptions, sources: &Path, local: &Path, is_put: bo
     let at = |path: &str| ServerPath::from_user(path.as_bytes()).expect("a path");
     let copy = CopyOptions { recursive: true, ..CopyOptions::default() };
     loop {
-        let connecting = connect(&SocketAddr::from(PLACE).to_string(), options.clone());
-        if let Ok(connection) = connecting.await {
+        if let Ok(connection) = connect(&SocketAddr::from(PLACE).to_string(), options.clone()).await {
             let connection: Arc<Connection> = Arc::new(connection);
             let copied = match is_put {
                 true => put(connection.clone(), &[sources.to_owned()], &at(""), &copy).await,
