@@ -157,7 +157,7 @@ pub fn to_hex(text: &str) -> String {
 fn from_hex(text: &str) -> Result<String, String> {
     let wrong = || "write text in hexadecimal digits".to_owned();
     let digits = text.as_bytes();
-    if digits.len() % 2 > 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return Err(wrong());
     }
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());

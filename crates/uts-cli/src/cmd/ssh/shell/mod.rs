@@ -87,7 +87,7 @@ mod tests {
         let named = || bind(dir.path()).map(|(control, name)| (name, control));
         let mut all: Vec<_> = (0..SHELLS_MAX).map(|_| named().expect("room")).collect();
         assert_eq!([&all[0].0, &all[63].0], ["1", "64"]);
-        assert!(named().expect_err("full").contains("which is the most"));
+        assert!(named().err().expect("full").contains("which is the most"));
         drop(all.remove(4));
         assert_eq!(named().expect("room").0, "5");
         assert_eq!(free(dir.path(), None).await, []);
