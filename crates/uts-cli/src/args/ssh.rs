@@ -26,9 +26,9 @@ goes over the TCP connection of that login, and over UDP once it works. Where
 there can be no server, plain ssh is run. Two logins ask for a password twice:
 use a key or an agent.
 
---attach is for a shell that is to live on when this end does not: a terminal
-that is closed, a machine that is switched off, another one. The shell is held
-at the host. The same line attaches to it again; ~. leaves it.
+--attach is for a shell that lives on when this end does not: its terminal is
+closed, or the machine is switched off. The shell is held at the host. The same
+line attaches to it again, from any machine. ~. leaves it.
 
 ~? is ssh's own. What carries a session, and how fast its keys are, is said by
 uts ssh --list, typed elsewhere."
