@@ -18,7 +18,9 @@ pub use files::{CpArgs, LsArgs};
 pub use keys::{FingerprintArgs, HostsCommand, KeygenArgs};
 pub use media::{CommonArgs, MediaArgs, MediaCommand, RecvArgs, SendArgs};
 pub use perf::PerfArgs;
-pub use ssh::{SshArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs};
+pub use ssh::{
+    SshArgs, SshAttachArgs, SshCarryArgs, SshJoinArgs, SshServerArgs, SshSessionsArgs, SshShellArgs, to_hex,
+};
 pub use tunnel::{CtlArgs, CtlCommand, TopArgs, TunnelArgs};
 
 /// The Universal Transport System.
@@ -73,6 +75,12 @@ pub enum Command {
     /// Sessions of `uts ssh` that are kept at this host
     #[command(hide = true)]
     SshSessions(SshSessionsArgs),
+    /// Attach this terminal to a shell that is held at this host for `uts ssh --attach`
+    #[command(hide = true)]
+    SshAttach(SshAttachArgs),
+    /// Hold a shell
+    #[command(hide = true)]
+    SshShell(SshShellArgs),
     /// Give ssh the connection of a session
     #[command(hide = true)]
     SshJoin(SshJoinArgs),

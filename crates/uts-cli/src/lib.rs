@@ -109,6 +109,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::SshCarry(carry) => cmd::ssh::carry::run(carry).await,
             Command::SshKeep(ssh) => cmd::ssh::keeper::run(ssh).await,
             Command::SshSessions(sessions) => cmd::ssh::sessions::run(sessions).await,
+            Command::SshAttach(attach) => cmd::ssh::shell::attached::run(attach).await,
+            Command::SshShell(shell) => cmd::ssh::shell::holder::run(shell).await,
             Command::SshJoin(join) => cmd::ssh::join::run(&join.socket),
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,

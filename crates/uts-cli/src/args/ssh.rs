@@ -16,6 +16,7 @@ use std::time::Duration;
   rsync -e 'uts ssh' -a src host:dst
   ln -s $(which uts) ~/bin/uts-ssh; scp -S uts-ssh file host:
   uts ssh --list host
+  uts ssh --attach host
 
 The session is ssh's own, with all options of ssh and the settings of
 ssh_config. It goes over UDP, and on when this host goes to another network. A
@@ -24,6 +25,10 @@ into ~/.cache/uts there if it is not in PATH. Where UDP is blocked the session
 goes over the TCP connection of that login, and over UDP once it works. Where
 there can be no server, plain ssh is run. Two logins ask for a password twice:
 use a key or an agent.
+
+--attach is for a shell that lives on when this end does not: its terminal is
+closed, or the machine is switched off. The shell is held at the host. The same
+line attaches to it again, from any machine. ~. leaves it.
 
 ~? is ssh's own. What carries a session, and how fast its keys are, is said by
 uts ssh --list, typed elsewhere."
@@ -44,10 +49,23 @@ pub struct SshArgs {
     /// Keep the session for so long while nothing is heard of the other end, as 12h
     #[arg(long, value_name = "TIME", default_value = crate::given::SILENCE, value_parser = crate::given::silence)]
     pub silence: Duration,
-    /// Print the sessions that are kept at HOST for this user, or without HOST those of this host
+    /// Attach to a shell that is held at HOST and that nobody is attached to, or begin one; without
+    /// HOST print those that are held at hosts where this user has begun some from here
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = name_or_any,
+        conflicts_with_all = ["list", "end"]
+    )]
+    pub attach: Option<String>,
+    /// Print the sessions and shells that are kept at HOST for this user, or without HOST the
+    /// sessions of this host
     #[arg(long, conflicts_with = "end")]
     pub list: bool,
-    /// End the session of this name at HOST, or without HOST here; --list names them
+    /// End the session or shell of this name at HOST, or without HOST here; --list names them
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub end: Option<String>,
     /// Put no program at the server: use the one that is there, or plain ssh
@@ -108,6 +126,50 @@ pub struct SshSessionsArgs {
     pub end: Option<String>,
 }
 
+/// Options of what attaches to a shell at its host.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshAttachArgs {
+    /// Attach to the shell of this name, whoever else is attached to it
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// Command that is the shell, in hexadecimal digits [default: a login shell]
+    #[arg(long, value_name = "HEX", value_parser = from_hex)]
+    pub run: Option<String>,
+    /// Session of `uts ssh` by which this is run
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub by: Option<String>,
+}
+
+/// Options of what holds a shell.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SshShellArgs {
+    /// Command that is the shell, in hexadecimal digits [default: a login shell]
+    #[arg(long, value_name = "HEX", value_parser = from_hex)]
+    pub run: Option<String>,
+}
+
+/// A command as one word for any shell.
+pub fn to_hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads what [`to_hex`] writes.
+fn from_hex(text: &str) -> Result<String, String> {
+    let wrong = || "write text in hexadecimal digits".to_owned();
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err(wrong());
+    }
+    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let bytes = digits.chunks(2).map(|pair| Some(value(pair[0])? * 16 + value(pair[1])?));
+    String::from_utf8(bytes.collect::<Option<_>>().ok_or_else(wrong)?).map_err(|_| wrong())
+}
+
+/// Reads the name of a shell, or nothing.
+fn name_or_any(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { name(text) }
+}
+
 /// Reads the name of a session, which is a word for any shell.
 fn name(text: &str) -> Result<String, String> {
     let is_one = (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric());
@@ -129,6 +191,18 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
+
+    #[test]
+    fn a_command_is_one_word_and_comes_back() {
+        for command in ["", "ls -l 'a b'", "echo \"$HOME\" ü\n"] {
+            let word = to_hex(command);
+            assert!(word.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{word}");
+            assert_eq!(from_hex(&word).as_deref(), Ok(command));
+        }
+        for wrong in ["a", "0g", "ff", "é"] {
+            assert!(from_hex(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_sshs_is_left_as_it_is() {
@@ -154,6 +228,18 @@ mod tests {
         for wrong in ["", "a b", "../a", "'"] {
             assert!(name(wrong).is_err(), "{wrong}");
         }
+        for (line, attach) in [
+            ("uts ssh host", None),
+            ("uts ssh --attach host", Some("")),
+            ("uts ssh --attach=2 host", Some("2")),
+            ("uts ssh --attach", Some("")),
+        ] {
+            let Ok(Args { command: Command::Ssh(ssh) }) = Args::try_parse_from(line.split(' ')) else {
+                panic!("{line}");
+            };
+            assert_eq!(ssh.attach.as_deref(), attach, "{line}");
+        }
+        assert!(Args::try_parse_from(["uts", "ssh", "--attach=../1", "host"]).is_err());
         for wrong in ["9-7", "0-9", "a", "1-65536", ""] {
             assert!(ports(wrong).is_err(), "{wrong}");
         }

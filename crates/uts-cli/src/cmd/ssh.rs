@@ -4,6 +4,7 @@
 //! it carries the session there over UDP, or over the login where UDP is blocked ([`ways`]). Where
 //! there is no server, ssh runs as it would have without us.
 
+mod attach;
 mod board;
 mod called;
 pub mod carry;
@@ -13,6 +14,7 @@ mod login;
 mod places;
 pub mod server;
 pub mod sessions;
+pub mod shell;
 mod ways;
 
 use super::Failure;
@@ -28,7 +30,7 @@ use tokio::process::Command;
 use uts_end::output::words;
 
 /// The version of what is said between `uts ssh` and the server that it starts.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The service of that server.
 const SERVICE: &str = "ssh";
@@ -37,8 +39,8 @@ const SERVICE: &str = "ssh";
 const UDP: &str = "UDP";
 const TCP: &str = "TCP";
 
-/// Words of the keeper to this process, in one line: ssh is to run with the session's socket,
-/// which is named; ssh has not logged in and has ended so; ssh is to run without us.
+/// Words of the keeper to this process, in one line: ssh is to run with the session's socket, and
+/// both are named; ssh has not logged in and has ended so; ssh is to run without us.
 const KEPT: &str = "kept ";
 const ENDED: &str = "ended ";
 const PLAIN: &str = "plain";
@@ -51,10 +53,28 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
     if args.list || args.end.is_some() {
         return sessions::show(args).await;
     }
-    let Some(called) = Called::read(&args.arguments) else { return Err(become_ssh(args, &args.arguments)) };
+    let Some(called) = Called::read(&args.arguments) else {
+        return match args.attach {
+            Some(_) => attach::list(args).await,
+            None => Err(become_ssh(args, &args.arguments)),
+        };
+    };
+    let attach = match &args.attach {
+        Some(name) => Some(attach::Wanted::new(args, &called, name).await?),
+        None => None,
+    };
+    // What runs there, by the session of this name if there is one.
+    let run = |by: Option<&str>| attach.as_ref().map_or_else(|| called.clone(), |wanted| wanted.called(by));
+    let plain = || match &attach {
+        Some(wanted) => {
+            wanted.remember();
+            become_ssh(args, &wanted.plain())
+        }
+        None => become_ssh(args, &args.arguments),
+    };
     let program = std::env::current_exe().ok();
     let program = program.as_ref().and_then(|program| program.to_str());
-    let Some(program) = program else { return Err(become_ssh(args, &args.arguments)) };
+    let Some(program) = program else { return Err(plain()) };
     let mut keeper = std::process::Command::new(program);
     keeper.arg("ssh-keep").args(words_of_command()).stdin(Stdio::null()).stdout(Stdio::piped());
     let failed = |error: std::io::Error| Failure::Failed(format!("cannot run uts: {}", words(&error)));
@@ -65,12 +85,17 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
         let _ = BufReader::new(out).read_line(&mut said);
     }
     let said = said.trim_end();
-    if let Some(socket) = said.strip_prefix(KEPT) {
-        return Err(become_ssh(args, &session(&called, program, socket)));
+    if let Some((name, socket)) = said.strip_prefix(KEPT).and_then(|said| said.split_once(' ')) {
+        let mut arguments = session(&run(Some(name)), program, socket);
+        if let Some(wanted) = &attach {
+            wanted.remember();
+            arguments.splice(0..0, attach::OPTIONS.map(OsString::from));
+        }
+        return Err(become_ssh(args, &arguments));
     }
     match said.strip_prefix(ENDED).and_then(|status| status.parse().ok()) {
         Some(status) => Err(Failure::Ended(status)),
-        None => Err(become_ssh(args, &args.arguments)),
+        None => Err(plain()),
     }
 }
 

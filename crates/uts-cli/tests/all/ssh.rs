@@ -1,6 +1,9 @@
 //! `uts ssh`, with a real ssh and a real sshd: whatever ssh does, over UDP, and without it where
 //! that does not go.
 
+mod attach;
+mod recording;
+
 use crate::common::far::{Far, THERE};
 use crate::common::sshd::sshd_at;
 use crate::common::tunnel::{ask, by_socks, connect, echo, free_port};
@@ -117,7 +120,8 @@ fn user() -> u32 {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for process in self.servers() {
+        let shells = processes("ssh-shell", &self.place.path("far"));
+        for process in self.servers().into_iter().chain(shells) {
             let _ = Command::new("kill").arg(process).status();
         }
     }

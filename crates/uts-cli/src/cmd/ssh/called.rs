@@ -16,6 +16,9 @@ const NO_SESSION: &[u8] = b"GOQV";
 /// none of them.
 const OF_SESSION: &[u8] = b"AaDefgLMNnRsTtWwXxYy";
 
+/// Options of ssh with which a session has no terminal, or is not for one.
+const NO_TERMINAL: &[u8] = b"fNnsTW";
+
 /// An option of ssh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
@@ -95,6 +98,31 @@ impl Called {
         self.arguments(|letter| letter == b'J', self.command.iter().map(OsString::as_os_str))
     }
 
+    /// The first option with which there is no terminal.
+    pub fn without_terminal(&self) -> Option<char> {
+        let found = self.options.iter().find(|option| NO_TERMINAL.contains(&option.letter));
+        found.map(|option| char::from(option.letter))
+    }
+
+    /// The command, as ssh hands it over. `None`: there is none, and so a login shell.
+    pub fn command(&self) -> Option<OsString> {
+        let all: Vec<&OsStr> = self.command.iter().map(OsString::as_os_str).collect();
+        (!all.is_empty()).then(|| all.join(OsStr::new(" ")))
+    }
+
+    /// The same in a terminal, with another command.
+    pub fn in_terminal(&self, command: &str) -> Called {
+        let mut all = self.clone();
+        all.options.insert(0, Given { letter: b't', value: None });
+        all.command = vec![command.into()];
+        all
+    }
+
+    /// The host, and what leads there.
+    pub fn reach(&self) -> Vec<OsString> {
+        self.arguments(|letter| OF_SESSION.contains(&letter), [])
+    }
+
     /// The login alone, with another command.
     pub fn login(&self, command: &str) -> Vec<OsString> {
         self.arguments(|letter| OF_SESSION.contains(&letter), [OsStr::new(command)])
@@ -147,5 +175,16 @@ mod tests {
         let called = read("-tXAf -L 1:a:2 -J jump -p 22 -i key -l me -oUser=x host ls").expect("a session");
         assert_eq!(called.login("true"), words("-J jump -p 22 -i key -l me -o User=x -- host true"));
         assert_eq!(called.session(), words("-t -X -A -f -L 1:a:2 -p 22 -i key -l me -o User=x -- host ls"));
+    }
+
+    #[test]
+    fn another_command_has_the_terminal() {
+        let called = read("-A host make -j 2").expect("a session");
+        assert_eq!(called.command(), Some("make -j 2".into()));
+        assert_eq!(called.in_terminal("true").all(), words("-t -A -- host true"));
+        assert_eq!(read("host").expect("a session").command(), None);
+        for (line, found) in [("-A host", None), ("-AN host", Some('N')), ("-W a:1 host", Some('W'))] {
+            assert_eq!(read(line).expect("a session").without_terminal(), found, "{line}");
+        }
     }
 }

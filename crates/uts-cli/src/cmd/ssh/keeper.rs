@@ -97,7 +97,7 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
             let wait = "this session goes over ssh's TCP connection, and over UDP once that works";
             tell(&format!("UDP does not get through: {why}; {wait}"));
         }
-        lines::print(&format!("{KEPT}{}", hatch.socket().display()));
+        lines::print(&format!("{KEPT}{} {}", places::name(&login.client), hatch.socket().display()));
         leave_terminal().map_err(|error| words(&error.into()))?;
         let (ssh, wrong) = match hatch.meet().await {
             Ok(ssh) => (ssh, None),
