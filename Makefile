@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test check doc deny doctor fuzz package c python clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test readers-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -82,6 +82,9 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 rpc-test: setup ## Test services of tonic (gRPC) and tarpc over flows: rpc/README.md
 	@scripts/cargo-test --locked --manifest-path rpc/Cargo.toml --target-dir rpc/target
 
+readers-test: setup ## Test that logs and tables are read by the readers of others: quiche's of qlog, Parquet's
+	@scripts/cargo-test --locked --manifest-path readers/Cargo.toml --target-dir readers/target
+
 check: lint ## Check all that `make lint` does, and run the tests inside the crates: before each commit
 	@scripts/cargo-test --workspace --lib --bins
 
@@ -123,7 +126,7 @@ doctor: setup ## List the optional tools that are installed, and what each is fo
 
 clean: ## Remove everything that was built, and the demonstration's report
 	cargo clean
-	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target rpc/target
+	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found readers/target rivals/target rpc/target
 
 setup:
 	@scripts/setup
