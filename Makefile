@@ -55,10 +55,10 @@ bench-tunnels: setup ## Measure `uts tunnel` beside ssh -L, KCP and WireGuard ov
 	@scripts/tunnel-rivals bench/out/rivals
 	@python3 bench/tunnels $(if $(QUICK),--quick) $(BENCH)
 
-bench-python: python ## Measure UTS for Python beside aioquic, on loopback (QUICK=1 for a tenth of it): bench/python
+bench-python: python ## Measure UTS for Python beside aioquic and qh3, on loopback (QUICK=1 for a tenth of it): bench/python
 	python3 -m venv target/bench-python
 	target/bench-python/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/python/uts_transport-*.whl
-	target/bench-python/bin/pip install --quiet --disable-pip-version-check aioquic==1.7.2 cffi==2.1.1
+	target/bench-python/bin/pip install --quiet --disable-pip-version-check aioquic==1.7.2 qh3==2.1.0 cffi==2.1.1
 	@target/bench-python/bin/python bench/python $(if $(QUICK),--quick) $(BENCH)
 
 regret: setup ## Compare the profile that adapts with the best fixed one, in virtual time, over 65 scenarios; page in regret-out/ (REGRET='--only voice')
