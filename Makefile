@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test check doc deny doctor fuzz package c python clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test readers-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -55,10 +55,10 @@ bench-tunnels: setup ## Measure `uts tunnel` beside ssh -L, KCP and WireGuard ov
 	@scripts/tunnel-rivals bench/out/rivals
 	@python3 bench/tunnels $(if $(QUICK),--quick) $(BENCH)
 
-bench-python: python ## Measure UTS for Python beside aioquic, on loopback (QUICK=1 for a tenth of it): bench/python
+bench-python: python ## Measure UTS for Python beside aioquic and qh3, on loopback (QUICK=1 for a tenth of it): bench/python
 	python3 -m venv target/bench-python
 	target/bench-python/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/python/uts_transport-*.whl
-	target/bench-python/bin/pip install --quiet --disable-pip-version-check aioquic==1.7.2 cffi==2.1.1
+	target/bench-python/bin/pip install --quiet --disable-pip-version-check aioquic==1.7.2 qh3==2.1.0 cffi==2.1.1
 	@target/bench-python/bin/python bench/python $(if $(QUICK),--quick) $(BENCH)
 
 regret: setup ## Compare the profile that adapts with the best fixed one, in virtual time, over 65 scenarios; page in regret-out/ (REGRET='--only voice')
@@ -81,6 +81,9 @@ rivals-test: setup ## Test the rivals under every workload that they can carry
 
 rpc-test: setup ## Test services of tonic (gRPC) and tarpc over flows: rpc/README.md
 	@scripts/cargo-test --locked --manifest-path rpc/Cargo.toml --target-dir rpc/target
+
+readers-test: setup ## Test that logs and tables are read by the readers of others: quiche's of qlog, Parquet's
+	@scripts/cargo-test --locked --manifest-path readers/Cargo.toml --target-dir readers/target
 
 check: lint ## Check all that `make lint` does, and run the tests inside the crates: before each commit
 	@scripts/cargo-test --workspace --lib --bins
@@ -123,7 +126,7 @@ doctor: setup ## List the optional tools that are installed, and what each is fo
 
 clean: ## Remove everything that was built, and the demonstration's report
 	cargo clean
-	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target rpc/target
+	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found readers/target rivals/target rpc/target
 
 setup:
 	@scripts/setup

@@ -1,11 +1,12 @@
-"""UTS for Python beside aioquic, both with asyncio, over the loopback of this machine.
+"""UTS for Python beside aioquic and qh3, all with asyncio, over the loopback of this machine.
 
-A server and a client are a process each. Each round has both libraries, one after the other, so that what else the machine
+A server and a client are a process each. Each round has all libraries, one after the other, so that what else the machine
 does is the same for both. Rates are given as medians with quartiles, and as ratios of the medians.
 """
 
 import argparse
 import asyncio
+import importlib
 import json
 import os
 import ssl
@@ -17,10 +18,10 @@ import time
 
 PIECE = 1 << 20
 BULK, REQUESTS, HANDSHAKES = 64 << 20, 1000, 100
-LIBRARIES = ("uts", "aioquic")
+LIBRARIES = ("uts", "aioquic", "qh3")
 #: What is measured, and its unit.
 MEASURES = {"bulk": "MB/s", "requests": "1/s", "handshakes": "1/s"}
-#: Windows of aioquic, whose own of 1 MiB hold it up.
+#: Windows of aioquic and of qh3, which has come from it. Their own of 1 MiB hold them up.
 WINDOWS = {"max_data": 64 << 20, "max_stream_data": 64 << 20}
 #: Seconds after which a process is given up.
 PATIENCE = 300
@@ -67,10 +68,14 @@ class Uts:
         self.connection.close()
 
 
-async def serve_aioquic(directory):
-    from aioquic.asyncio import serve
-    from aioquic.quic.configuration import QuicConfiguration
+def quic(library, **settings):
+    """The calls of a library of QUIC, and its settings for an end."""
+    configuration = importlib.import_module(f"{library}.quic.configuration")
+    settings = {"alpn_protocols": ["bench"], **WINDOWS, **settings}
+    return importlib.import_module(f"{library}.asyncio"), configuration.QuicConfiguration(**settings)
 
+
+async def serve_quic(library, directory):
     def on_stream(reader, writer):
         async def answer():
             while await reader.read(1 << 20):
@@ -80,23 +85,23 @@ async def serve_aioquic(directory):
 
         keep(answer())
 
-    configuration = QuicConfiguration(is_client=False, alpn_protocols=["bench"], **WINDOWS)
-    configuration.load_cert_chain(*certificate(directory))
-    server = await serve("127.0.0.1", 0, configuration=configuration, stream_handler=on_stream)
+    calls, configuration = quic(library, is_client=False)
+    configuration.load_cert_chain(*certificate(library, directory))
+    server = await calls.serve("127.0.0.1", 0, configuration=configuration, stream_handler=on_stream)
     address = server._transport.get_extra_info("sockname")
     print(json.dumps({"address": list(address)}), flush=True)
     await asyncio.Event().wait()
 
 
-class Aioquic:
-    """A client."""
+class Quic:
+    """A client of aioquic, or of qh3."""
+
+    def __init__(self, library):
+        self.library = library
 
     async def connect(self, server):
-        from aioquic.asyncio import connect
-        from aioquic.quic.configuration import QuicConfiguration
-
-        configuration = QuicConfiguration(is_client=True, alpn_protocols=["bench"], verify_mode=ssl.CERT_NONE, **WINDOWS)
-        self.context = connect(*server["address"], configuration=configuration)
+        calls, configuration = quic(self.library, is_client=True, verify_mode=ssl.CERT_NONE)
+        self.context = calls.connect(*server["address"], configuration=configuration)
         self.protocol = await self.context.__aenter__()
 
     async def ask(self, data):
@@ -110,21 +115,23 @@ class Aioquic:
         self.protocol.close()
 
 
-def certificate(directory):
-    """Files of a certificate and its key, of the kind that a server of UTS has."""
+def certificate(library, directory):
+    """Files of a certificate and its key: of the kind that a server of UTS has, or of P-256, where qh3 signs with nothing else."""
     import datetime
 
     from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = Ed25519PrivateKey.generate()
+    is_short = library != "qh3"
+    key = Ed25519PrivateKey.generate() if is_short else ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.timezone.utc)
     made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(1))
     paths = [os.path.join(directory, file) for file in ("certificate.pem", "key.pem")]
     pem = serialization.Encoding.PEM
-    contents = made.sign(key, None).public_bytes(pem), key.private_bytes(
+    contents = made.sign(key, None if is_short else hashes.SHA256()).public_bytes(pem), key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     for path, content in zip(paths, contents):
@@ -145,7 +152,9 @@ def keep(work):
 
 async def measure(library, server, scale):
     """Rates of a client, in the units of `MEASURES`."""
-    kind = {"uts": Uts, "aioquic": Aioquic}[library]
+    def kind():
+        return Uts() if library == "uts" else Quic(library)
+
     client = kind()
     await client.connect(server)
     expected(await client.ask(b"first"))
@@ -195,21 +204,26 @@ def round_of(library, scale, directory):
 
 
 def table(rounds):
-    lines = [f"| | {LIBRARIES[0]} | {LIBRARIES[1]} | ratio |", "| --- | --- | --- | --- |"]
+    heads = [word for library in LIBRARIES for word in (library, "ratio")]
+    heads.remove("ratio")
+    lines = [f"| | {' | '.join(heads)} |", "| --- " * (len(heads) + 1) + "|"]
     for measure, unit in MEASURES.items():
-        cells, medians = [], []
+        cells, ours = [], None
         for library in LIBRARIES:
             values = sorted(rates[measure] for rates in rounds[library])
             low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-            medians.append(median)
             cells.append(f"{median:.1f} ({low:.1f} to {high:.1f}) {unit}")
-        lines.append(f"| {measure} | {cells[0]} | {cells[1]} | {medians[0] / medians[1]:.1f} |")
+            # How many times as much UTS does.
+            if ours is not None:
+                cells.append(f"{ours / median:.1f}")
+            ours = ours or median
+        lines.append(f"| {measure} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="bench/python", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of both libraries [default: 5]")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of all libraries [default: 5]")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, in two rounds")
     for hidden in ("--as", "--directory", "--server"):
         parser.add_argument(hidden, help=argparse.SUPPRESS, dest=hidden.strip("-") + "_")
@@ -218,7 +232,8 @@ def main():
     if arguments.as_ and arguments.server_:
         return asyncio.run(measure(arguments.as_, json.loads(arguments.server_), arguments.scale))
     if arguments.as_:
-        return asyncio.run({"uts": serve_uts, "aioquic": serve_aioquic}[arguments.as_](arguments.directory_))
+        directory = arguments.directory_
+        return asyncio.run(serve_uts(directory) if arguments.as_ == "uts" else serve_quic(arguments.as_, directory))
     if arguments.rounds < 1:
         parser.error(f"--rounds: {arguments.rounds}, where at least 1 was expected")
     rounds = {library: [] for library in LIBRARIES}

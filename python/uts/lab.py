@@ -10,6 +10,7 @@ to be installed, or ``UTS_LAB`` names it.
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import shlex
 import subprocess
@@ -44,13 +45,26 @@ class Experiment:
 
     def samples(self, run: str, name: str) -> dict[str, Column]:
         """What a run has recorded, such as ``window`` or ``goodput``."""
-        return columns(self.folder / "runs" / run / "samples" / f"{name}.csv")
+        return columns(self._samples(run, name))
 
-    def frame(self) -> Any:
-        """:meth:`measures` as a DataFrame of pandas."""
+    def _samples(self, run: str, name: str) -> Path:
+        return self.folder / "runs" / run / "samples" / f"{name}.csv"
+
+    def frame(self, name: str = "measures") -> Any:
+        """:meth:`measures` as a DataFrame of pandas; or samples of all runs, such as ``latency``, with a column ``run``.
+
+        For more than fits into memory there is ``uts-lab parquet``.
+        """
         import pandas
 
-        return pandas.DataFrame(self.measures())
+        if name == "measures":
+            return pandas.DataFrame(self.measures())
+        frames = [
+            pandas.DataFrame(self.samples(run, name)).assign(run=run)
+            for run in self.runs()
+            if _place(self._samples(run, name)).is_file()
+        ]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
 
 def run(
@@ -78,12 +92,23 @@ def run(
 
 
 def columns(file: Path) -> dict[str, Column]:
-    """The columns of a CSV file by their names. A column of numbers is one of floats, NaN where it is empty."""
-    with file.open(newline="", encoding="utf-8") as lines:
+    """The columns of a CSV file, or of its compressed form, by their names.
+
+    A column of numbers is one of floats, NaN where it is empty.
+    """
+    place = _place(file)
+    opened: Any = gzip.open if place.suffix == ".gz" else open
+    with opened(place, "rt", newline="", encoding="utf-8") as lines:
         rows = csv.reader(lines)
         names = next(rows, [])
         cells: list[list[str]] = [list(column) for column in zip(*rows)] or [[] for _ in names]
     return {name: _typed(column) for name, column in zip(names, cells)}
+
+
+def _place(file: Path) -> Path:
+    """The file, or its compressed form if only that is there."""
+    compressed = file.with_name(f"{file.name}.gz")
+    return compressed if compressed.is_file() and not file.is_file() else file
 
 
 def _typed(column: list[str]) -> Column:

@@ -1,6 +1,8 @@
-//! Captures: the UDP datagrams of a pcap or pcapng file, in the order in which they stand there.
+//! Captures: the UDP datagrams of a pcap or pcapng file, which may be compressed (gzip), in the
+//! order in which they stand there.
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use flate2::read::MultiGzDecoder;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -78,18 +80,50 @@ struct Raw {
     is_cut: bool,
 }
 
-impl<R: Read> Capture<io::Chain<io::Cursor<[u8; 4]>, R>> {
+/// A file whose first bytes have been looked at.
+type Begun<R> = io::Chain<io::Cursor<[u8; 4]>, R>;
+
+/// Contents of a file, which may be compressed.
+pub enum Contents<R: Read> {
+    /// As they stand there.
+    Plain(Begun<R>),
+    /// By gzip (RFC 1952). Boxed: it holds its buffers.
+    Compressed(Box<Begun<MultiGzDecoder<Begun<R>>>>),
+}
+
+impl<R: Read> Read for Contents<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Contents::Plain(file) => file.read(buffer),
+            Contents::Compressed(file) => file.read(buffer),
+        }
+    }
+}
+
+/// Looks at the first bytes of a file.
+fn begin<R: Read>(mut file: R) -> Result<([u8; 4], Begun<R>), CaptureError> {
+    let mut magic = [0; 4];
+    file.read_exact(&mut magic).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => CaptureError::Form,
+        _ => CaptureError::Io(error),
+    })?;
+    Ok((magic, io::Cursor::new(magic).chain(file)))
+}
+
+impl<R: Read> Capture<Contents<R>> {
     /// Opens a capture by its first bytes.
     ///
     /// # Errors
     /// [`CaptureError::Form`] if it is none.
-    pub fn open(mut file: R) -> Result<Self, CaptureError> {
-        let mut magic = [0; 4];
-        file.read_exact(&mut magic).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => CaptureError::Form,
-            _ => CaptureError::Io(error),
-        })?;
-        let whole = io::Cursor::new(magic).chain(file);
+    pub fn open(file: R) -> Result<Self, CaptureError> {
+        let (magic, whole) = begin(file)?;
+        let (magic, whole) = match magic {
+            [0x1f, 0x8b, ..] => {
+                let (magic, whole) = begin(MultiGzDecoder::new(whole))?;
+                (magic, Contents::Compressed(Box::new(whole)))
+            }
+            _ => (magic, Contents::Plain(whole)),
+        };
         let reader = match magic {
             [0x0a, 0x0d, 0x0d, 0x0a] => PcapNgReader::new(whole).map(|r| Reader::PcapNg(Box::new(r))),
             _ => PcapReader::new(whole).map(Reader::Pcap),

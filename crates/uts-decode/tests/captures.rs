@@ -345,3 +345,40 @@ fn a_damaged_capture_is_read_as_far_as_it_goes() {
         }
     }
 }
+
+/// A compressed capture is read as what it was, in one stream of gzip or in several. Of one that is
+/// cut or damaged no more than that is lost.
+#[test]
+fn a_compressed_capture_is_the_same_capture() {
+    let mut run = Run::new("rate=20mbit delay=20ms buffer=100p", [4, 0], 4);
+    run.carry();
+    let file = run.pcaps[CLIENT].0.lock().expect("no panic").clone();
+    let packed = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).expect("memory");
+        encoder.finish().expect("memory")
+    };
+    let items = |file: &[u8]| {
+        let mut items = Vec::new();
+        if let Ok(mut capture) = Capture::open(file) {
+            while let Ok(Some(item)) = capture.next_item() {
+                items.push(item);
+            }
+        }
+        items
+    };
+    let (whole, plain) = (packed(&file), items(&file));
+    let (front, back) = file.split_at(file.len() / 2);
+    assert!(plain.len() > 50, "{}", plain.len());
+    for packed in [whole.clone(), [packed(front), packed(back)].concat()] {
+        assert!(items(&packed) == plain);
+    }
+    for cut in (0..whole.len()).step_by(whole.len() / 40) {
+        let some = items(&whole[..cut]);
+        assert!(some.len() < plain.len() && some[..] == plain[..some.len()], "{cut}");
+        let mut damaged = whole.clone();
+        damaged[cut] ^= 0x10;
+        items(&damaged);
+    }
+    assert!(items(&packed(&whole)).is_empty(), "what is compressed twice is none");
+}

@@ -16,6 +16,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "as above")]
     Merge(cmd::merge::Arguments),
     #[allow(missing_docs, reason = "as above")]
+    Parquet(cmd::parquet::Arguments),
+    #[allow(missing_docs, reason = "as above")]
     Report(cmd::report::Arguments),
     #[allow(missing_docs, reason = "as above")]
     Reproduce(cmd::reproduce::Arguments),
@@ -63,6 +65,7 @@ fn carry_out(command: Command) -> Result<u8> {
         Command::Run(arguments) => return cmd::run::run(&arguments),
         Command::Reproduce(arguments) => return cmd::reproduce::run(&arguments),
         Command::Merge(arguments) => return cmd::merge::run(&arguments),
+        Command::Parquet(arguments) => return cmd::parquet::run(&arguments),
         Command::Doctor(arguments) => return cmd::doctor::run(&arguments).map(status),
         Command::Router(arguments) => return cmd::router::run(arguments),
         Command::List(arguments) => cmd::list::run(&arguments),

@@ -301,9 +301,10 @@ impl Work<'_> {
                 continue;
             }
             run.attempts = attempts;
+            let most_bytes = if case.record.compress { self.directory.compress(id)? } else { 0 };
             self.directory.finish(&run)?;
             self.progress.end(running, &run);
-            return self.keep(run);
+            return self.keep(run, most_bytes);
         }
     }
 
@@ -313,16 +314,18 @@ impl Work<'_> {
         self.directory.begin(&run.id)?;
         self.directory.finish(&run)?;
         self.progress.end(running, &run);
-        self.keep(run)
+        self.keep(run, 0)
     }
 
-    fn keep(&self, run: RunFile) -> Result<()> {
+    /// Keeps a run that is written, and took so many bytes at most before it was compressed.
+    fn keep(&self, run: RunFile, most_bytes: u64) -> Result<()> {
         let (is_skipped, dir) = (run.status == RunStatus::Skipped, self.directory.run(&run.id));
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run.id.clone(), run);
         self.done.fetch_add(1, Ordering::Relaxed);
         let to_come = self.pending.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
         if !is_skipped {
-            let outlook = self.disk.on_run(&dir, to_come, self.at_once.load(Ordering::Relaxed))?;
+            let at_once = self.at_once.load(Ordering::Relaxed);
+            let outlook = self.disk.on_run(&dir, most_bytes, to_come, at_once)?;
             match outlook {
                 Some(outlook) if outlook.is_warning => self.progress.tell(&outlook.line),
                 Some(outlook) => self.progress.line(&outlook.line),

@@ -1,6 +1,7 @@
 //! The directory of an experiment. A file under its final name is whole: everything is written
 //! beside and renamed. One process writes it at a time.
 
+use crate::compressed;
 use crate::run::{self, RUN_FILE, RunFile};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -90,6 +91,16 @@ impl Directory {
         fs::create_dir_all(part.join("samples"))
             .with_context(|| format!("cannot make {}", part.display()))?;
         Ok(part)
+    }
+
+    /// Compresses the samples of a run that has begun. Says how many bytes they took at most
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be read or written.
+    pub fn compress(&self, id: &str) -> Result<u64> {
+        let samples = self.part(id).join("samples");
+        compressed::compress_all(&samples).with_context(|| format!("cannot compress {}", samples.display()))
     }
 
     /// Puts a run under its final name, whole; one that was there is replaced.

@@ -7,16 +7,20 @@
 //! * [`merge`](mod@merge): the results of several directories in one.
 //! * [`reproduction`]: the results of a paper's reproduction.
 //! * [`table`]: reading a CSV file by the names of its columns.
+//! * [`compressed`]: files that may be compressed; `parquet`, a feature: tables as Parquet.
 //! * [`lateness`]: the lateness of a world in real time, as it stands in its files.
 
 #![forbid(unsafe_code)]
 
+pub mod compressed;
 mod csv_text;
 pub mod demo;
 pub mod directory;
 pub mod lateness;
 pub mod measures;
 pub mod merge;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod plan;
 pub mod reproduction;
 pub mod run;

@@ -3,6 +3,7 @@
 //! All is checked before anything is written. The directory of the whole is then written as a run
 //! writes it. An interrupted merge leaves an unfinished experiment, which the same merge completes.
 
+use crate::compressed;
 use crate::directory::{self, Directory, EXPERIMENT_FILE, MACHINE_FILE, Runs};
 use crate::measures::MEASURES_FILE;
 use crate::plan::{PLAN_FILE, Plan};
@@ -236,16 +237,15 @@ fn agree(id: &str, one: &Path, other: &Path) -> Result<()> {
     Ok(())
 }
 
-/// True if two files have the same bytes, or recordings of packets the same length. They may be
-/// larger than memory.
+/// True if two files have the same bytes, or recordings of packets contents of the same length.
+/// They may be larger than memory.
 fn are_same(one: &Path, other: &Path) -> std::io::Result<bool> {
-    let kind = one.extension();
+    if compressed::contents_name(one).extension() == Some(OsStr::new(CIPHERED)) {
+        return Ok(compressed::contents_bytes(one)? == compressed::contents_bytes(other)?);
+    }
     let (one, other) = (File::open(one)?, File::open(other)?);
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
-    }
-    if kind == Some(OsStr::new(CIPHERED)) {
-        return Ok(true);
     }
     let mut others = BufReader::new(other).bytes();
     for byte in BufReader::new(one).bytes() {

@@ -87,6 +87,11 @@ const TCP_PROBE: (&str, &[&str]) = (
 const EXCHANGES: (&str, &[&str]) = (Exchange::FILE, &["t_s", "flow", "line"]);
 const CHANGES: (&str, &[&str]) = (Change::FILE, &["t_s", "link", "change"]);
 
+/// All tables: file and columns.
+#[cfg(feature = "parquet")]
+pub(crate) const TABLES: [(&str, &[&str]); 8] =
+    [SEQUENCE, WINDOW, GOODPUT, QUEUE, LATENCY, TCP_PROBE, EXCHANGES, CHANGES];
+
 impl Samples {
     fn table(&mut self, (file, header): (&'static str, &[&str])) -> &mut Csv {
         let found = self.tables.iter().position(|table| table.file == file);

@@ -1,15 +1,16 @@
 //! CSV by the names of its columns; what is wrong is told with file, line and column.
 
+use crate::compressed;
 use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
-use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// A file that has been opened, its header read.
 pub struct Table {
     name: String,
     header: csv::StringRecord,
-    reader: csv::Reader<File>,
+    reader: csv::Reader<Box<dyn Read>>,
 }
 
 /// A line.
@@ -20,12 +21,17 @@ pub struct Row<'a> {
 }
 
 impl Table {
-    /// Opens a file, which messages call `name`.
+    /// Opens a file, or its compressed form, which messages call `name`.
     pub fn open(path: &Path, name: &str) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        let file = compressed::open(path).with_context(|| format!("cannot open {name}"))?;
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
         let header = reader.headers().map_err(|e| fault(name, &e, None))?.clone();
         Ok(Table { name: name.into(), header, reader })
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> Vec<String> {
+        self.header.iter().map(str::to_owned).collect()
     }
 
     /// The place of a column.
@@ -66,6 +72,11 @@ impl Row<'_> {
     pub fn number(&self, column: usize) -> Result<f64> {
         let text = self.text(column);
         text.parse().ok().filter(|n: &f64| n.is_finite()).with_context(|| self.wrong(column, "a number"))
+    }
+
+    /// A whole number from 0 on.
+    pub fn whole(&self, column: usize) -> Result<u64> {
+        self.text(column).parse().with_context(|| self.wrong(column, "a whole number"))
     }
 
     /// `true` or `false`.

@@ -3,7 +3,7 @@
 //! K-23 to K-28)
 
 use crate::connection::Connection;
-use crate::driver::Shared;
+use crate::driver::{Host, Shared};
 use crate::listener::Listener;
 use bytes::Bytes;
 use core::fmt;
@@ -66,6 +66,11 @@ impl EarlyRequest {
     /// The address from which it came.
     pub fn remote_addr(&self) -> SocketAddr {
         self.remote
+    }
+
+    /// Carrier of its endpoint.
+    pub(crate) fn host(&self) -> Host {
+        self.shared.host
     }
 
     /// Answers it, with at most [`EARLY_BYTES_MAX`](crate::EARLY_BYTES_MAX).

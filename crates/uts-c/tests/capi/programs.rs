@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-const EXAMPLES: [&str; 3] = ["echo", "media", "send_file"];
+/// `uplink`, a client of `uts serve`, is run beside that: `uts-cli/tests/all/clients.rs`.
+const EXAMPLES: [&str; 4] = ["echo", "media", "send_file", "uplink"];
 
 const FLAGS: &[&str] = &["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"];
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 Each line is a packet: seconds since the first, number of the connection, > from the end that opened
 it or < to it, epoch, packet number, bytes, frames.")]
 pub struct DecodeArgs {
-    /// A capture in the form pcap or pcapng; - for standard input
+    /// A capture in the form pcap or pcapng, which may be compressed (gzip); - for standard input
     #[arg(value_name = "CAPTURE")]
     pub capture: PathBuf,
     /// Secrets of TLS, as a program writes them where SSLKEYLOGFILE is set [default: the file that

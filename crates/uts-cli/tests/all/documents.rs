@@ -161,7 +161,7 @@ fn a_line_that_is_too_wide_is_found() {
 }
 
 /// Workspaces beside the main one, which are built with `--locked`.
-const WORKSPACES: [&str; 4] = ["bench", "fuzz", "rivals", "rpc"];
+const WORKSPACES: [&str; 5] = ["bench", "fuzz", "readers", "rivals", "rpc"];
 
 /// A change of a crate that another workspace uses shows where it is made.
 #[test]

@@ -10,6 +10,7 @@
 mod abrupt;
 mod budget;
 mod bypasses;
+mod clients;
 mod common;
 mod conditions;
 mod daily;

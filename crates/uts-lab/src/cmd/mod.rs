@@ -6,6 +6,7 @@ pub mod end;
 pub mod list;
 pub mod live;
 pub mod merge;
+pub mod parquet;
 mod path_options;
 pub mod relay;
 pub mod report;

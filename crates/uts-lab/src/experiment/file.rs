@@ -184,6 +184,9 @@ pub struct Record {
     /// world `router`.
     #[serde(default, skip_serializing_if = "is_not")]
     pub tcp_probe: bool,
+    /// All of it is compressed. A case has the same name, and is the same, whether or not.
+    #[serde(skip)]
+    pub compress: bool,
 }
 
 /// Records that are not wanted are not written here. A case keeps its name when further kinds of
@@ -204,6 +207,7 @@ impl Default for Record {
             pcap: false,
             qlog: false,
             tcp_probe: false,
+            compress: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use uts_record::compressed;
 use uts_record::run::Figure;
 
 /// Resources of a run that a world carries.
@@ -113,13 +114,13 @@ impl Passed {
     }
 }
 
-/// Lines of a CSV file by their columns.
+/// Lines of a CSV file, or of its compressed form, by their columns.
 ///
 /// # Errors
 /// It cannot be read, or a line has other columns.
 pub fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T)) -> Result<()> {
-    let mut reader =
-        csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let opened = compressed::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut reader = csv::Reader::from_reader(opened);
     for row in reader.deserialize() {
         take(row.with_context(|| file.display().to_string())?);
     }

@@ -8,7 +8,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use uts_record::compressed;
 use uts_record::measures::{Columns, MEASURES_FILE};
 use uts_record::plan::{Plan, PlannedRun};
 pub(super) use uts_record::run::RunStatus;
@@ -195,14 +197,20 @@ impl Directory {
     /// The records of a qlog of a run, if it left one.
     pub(super) fn log(&self, run: &Run, file: &str) -> Option<Vec<serde_json::Value>> {
         let path = self.samples_path(run, file);
-        let text = fs::read(&path).ok()?;
-        let records = text.split(|byte| *byte == 0x1e).filter(|record| !record.is_empty());
-        let read: Result<Vec<_>, _> = records.map(serde_json::from_slice).collect();
-        read.inspect_err(|e| self.tell(format!("{}: {e}; the file is left out", self.name(&path)))).ok()
+        if !path.is_file() {
+            return None;
+        }
+        let read = || -> Result<Vec<_>> {
+            let mut text = Vec::new();
+            compressed::open(&path)?.read_to_end(&mut text)?;
+            let records = text.split(|byte| *byte == 0x1e).filter(|record| !record.is_empty());
+            Ok(records.map(serde_json::from_slice).collect::<Result<_, _>>()?)
+        };
+        read().inspect_err(|e| self.tell(format!("{}: {e}; the file is left out", self.name(&path)))).ok()
     }
 
     fn samples_path(&self, run: &Run, file: &str) -> PathBuf {
-        self.root.join("runs").join(&run.id).join("samples").join(file)
+        compressed::place(&self.root.join("runs").join(&run.id).join("samples").join(file))
     }
 
     fn read_setting(&mut self) {

@@ -52,6 +52,7 @@ mod resets;
 mod runs;
 mod scavenger;
 mod shared;
+mod shared_port;
 mod sleep;
 mod slow_lines;
 mod small_paths;

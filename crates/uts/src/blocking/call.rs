@@ -301,6 +301,24 @@ impl Methods {
         }))
     }
 
+    /// With a method more, as [`Methods::on_message`], which early requests may ask for as well
+    /// ([`ServerOptions::early_requests`](crate::ServerOptions::early_requests)), as
+    /// [`call::Methods::on_early`] says: it may run twice for one call.
+    ///
+    /// # Panics
+    /// If clones are in use.
+    #[must_use]
+    pub fn on_early(
+        self,
+        method: impl Into<String>,
+        handler: impl Fn(Bytes) -> Result<Bytes, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Methods(self.0.on_early(method, move |message| {
+            let outcome = handler(message);
+            async move { outcome }
+        }))
+    }
+
     /// Refuses all calls from now on ([`Refusal::Stopping`](call::Refusal::Stopping)), which are
     /// then known not to have run. Another thread that serves notices it with what arrives next.
     pub fn stop(&self) {
@@ -312,8 +330,9 @@ impl Methods {
         connection.carrier.wait(self.0.clone().serve_here(connection.inner.clone()));
     }
 
-    /// Serves the calls of all who connect, in this thread, until the listener is closed or the
-    /// methods are [stopped](Methods::stop), and the last client has gone.
+    /// Serves the calls of all who connect, and of early requests, in this thread, until the
+    /// listener is closed or the methods are [stopped](Methods::stop), and the last client has
+    /// gone.
     pub fn serve_clients(&self, listener: &Listener) {
         listener.carrier.wait(self.0.clone().serve_clients_here(&listener.inner));
     }

@@ -2,6 +2,7 @@
 
 use super::client::{Caller, Link, on_end_frame};
 use super::error::{CallError, CallErrorKind, Failure};
+use super::running::Running;
 use super::server::Methods;
 use super::wire::{Breach, Frames, Half, Header, Item, METHOD_BYTES_MAX, put_failed, put_message_head};
 use crate::early::EarlyRequest;
@@ -11,8 +12,7 @@ use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use uts_engine::EARLY_BYTES_MAX;
 
 type EarlyHandling = Pin<Box<dyn Future<Output = Result<Bytes, Failure>> + Send>>;
@@ -40,26 +40,19 @@ impl Methods {
         let (method, handler) = (method.into(), Arc::new(handler));
         let early = handler.clone();
         let early: EarlyHandler = Box::new(move |message| Box::pin(early(message)));
-        self.with_early(method.clone(), early).on_message(method, move |message| handler(message))
+        self.on_message(method.clone(), move |message| handler(message)).with_early(method, early)
     }
 
     /// Serves the early requests of a listener
     /// ([`ServerOptions::early_requests`](crate::ServerOptions::early_requests)) until that is
     /// closed. What cannot be served is left to the flow by which the client then calls.
     pub async fn serve_early(self, listener: &Listener) {
-        let mut calls = JoinSet::new();
-        loop {
-            tokio::select! {
-                request = listener.early_request() => {
-                    let Some(request) = request else { break };
-                    calls.spawn(self.clone().serve_request(request));
-                }
-                Some(_) = calls.join_next(), if !calls.is_empty() => {}
-            }
-        }
+        let serve = |request| self.clone().serve_request(request);
+        Running::tasks().each(|| listener.early_request(), serve).await;
     }
 
-    async fn serve_request(self, request: EarlyRequest) {
+    /// Answers an early request, if it is a call of a method for such, and there is time.
+    pub(super) async fn serve_request(self, request: EarlyRequest) {
         let payer = self.ledger.payer(&request.remote_addr().ip().to_string());
         // L-10
         let Ok(_room) = payer.charge(Resource::Requests, 1) else { return };
@@ -67,15 +60,13 @@ impl Methods {
         let Some(handler) = self.early.get(&header.method).filter(|_| !*self.stopping.borrow()) else {
             return;
         };
-        let handling = handler(message);
-        let outcome = match header.left {
-            // L-8
-            Some(left) => match timeout(left, handling).await {
-                Ok(outcome) => outcome,
-                Err(_) => return,
-            },
-            None => handling.await,
-        };
+        // L-8
+        let deadline = header.left.and_then(|left| Instant::now().checked_add(left));
+        let Some(outcome) = request.host().before(deadline, handler(message)).await else { return };
+        // A handler that holds its thread is not stopped in time.
+        if deadline.is_some_and(|deadline| deadline < Instant::now()) {
+            return;
+        }
         // One that is too late, or too long, is given by a flow.
         let _ = request.answer(&framed(outcome));
     }

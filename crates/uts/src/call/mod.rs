@@ -38,12 +38,13 @@
 //!
 //! * [`wire`]: bytes; [`body`]: halves of a call; [`value`]: values in messages;
 //! * [`client`], [`server`]: the two ends; [`early`]: calls before there is a connection;
-//!   [`error`]: how calls end.
+//!   [`error`]: how calls end; [`running`]: where they run that are served.
 
 mod body;
 mod client;
 mod early;
 mod error;
+mod running;
 mod server;
 #[cfg(test)]
 mod tests;

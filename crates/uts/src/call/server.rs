@@ -3,6 +3,7 @@
 use super::body::{Found, MessageReader, MessageWriter, RecvError};
 use super::early::EarlyHandler;
 use super::error::Failure;
+use super::running::Running;
 use super::wire::{Half, Header, Item, Refusal, code, put_failed, put_refused};
 use super::{MESSAGE_MAX, value};
 use crate::connection::Connection;
@@ -17,14 +18,11 @@ use core::future::Future;
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 use core::time::Duration;
-#[cfg(unix)]
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Time for a header to be whole, and for more to come of a request that is handed over whole.
@@ -154,8 +152,10 @@ impl Methods {
     }
 
     fn with(mut self, method: impl Into<String>, handler: Handler) -> Self {
-        let all = Arc::get_mut(&mut self.all).expect("methods are named before they are shared");
-        all.insert(method.into(), handler);
+        let (method, message) = (method.into(), "methods are named before they are shared");
+        // One of the same name is replaced as a whole.
+        Arc::get_mut(&mut self.early).expect(message).remove(&method);
+        Arc::get_mut(&mut self.all).expect(message).insert(method, handler);
         self
     }
 
@@ -257,52 +257,42 @@ impl Methods {
 
     /// Serves the calls of a connection until it ends. If this is given up, they are stopped.
     pub async fn serve(self, connection: Connection) {
-        let payer = self.ledger.payer(&payer_name(&connection));
-        let mut calls = JoinSet::new();
-        loop {
-            tokio::select! {
-                flow = connection.accept_flow() => {
-                    let Some(flow) = flow else { break };
-                    calls.spawn(self.clone().serve_call(flow, connection.clone(), payer.clone()));
-                }
-                Some(_) = calls.join_next(), if !calls.is_empty() => {}
-            }
-        }
+        self.serve_in(Running::tasks(), connection).await;
     }
 
     /// Serves the calls of a connection until it ends, in the task, or the thread, that waits for
     /// this: one handler after the other goes on.
     #[cfg(unix)]
     pub(crate) async fn serve_here(self, connection: Connection) {
-        let payer = self.ledger.payer(&payer_name(&connection));
-        let mut calls = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                biased;
-                flow = connection.accept_flow() => {
-                    let Some(flow) = flow else { break };
-                    calls.push(self.clone().serve_call(flow, connection.clone(), payer.clone()));
-                }
-                Some(()) = calls.next(), if !calls.is_empty() => {}
-            }
-        }
+        self.serve_in(Running::here(), connection).await;
     }
 
-    /// Serves those who connect, in the task or the thread that waits for this, until the listener
-    /// is closed or the methods are stopped, and the last of them has gone.
+    async fn serve_in(self, calls: Running, connection: Connection) {
+        let payer = self.ledger.payer(&payer_name(&connection));
+        let serve = |flow| self.clone().serve_call(flow, connection.clone(), payer.clone());
+        calls.each(|| connection.accept_flow(), serve).await;
+    }
+
+    /// Serves those who connect, and the early requests of the listener, in the task or the thread
+    /// that waits for this, until the listener is closed or the methods are stopped, and the last
+    /// client has gone.
     #[cfg(unix)]
     pub(crate) async fn serve_clients_here(self, listener: &Listener) {
-        let (mut clients, mut accepts) = (FuturesUnordered::new(), true);
+        let (mut running, mut accepts) = (Running::here(), true);
         let mut stopping = self.stopping.subscribe();
-        while accepts || !clients.is_empty() {
+        while accepts || !running.is_empty() {
             tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stops| *stops), if accepts => accepts = false,
                 connection = listener.accept(), if accepts => match connection {
-                    Some(connection) => clients.push(self.clone().serve_here(connection)),
+                    Some(connection) => running.add(self.clone().serve_here(connection)),
                     None => accepts = false,
                 },
-                Some(()) = clients.next(), if !clients.is_empty() => {}
+                // The end of the listener is told by the other.
+                Some(request) = listener.early_request(), if accepts && !self.early.is_empty() => {
+                    running.add(self.clone().serve_request(request));
+                }
+                () = running.ended() => {}
             }
         }
     }

@@ -384,4 +384,37 @@ mod tests {
         }
         assert!(bytes <= WAITING_BYTES_MAX && bytes > WAITING_BYTES_MAX - 2000, "{bytes}");
     }
+
+    /// The time that a datagram takes to be handed on: the look whose it is, and the way from the
+    /// successor's worker to the buffer of the one before it. Printed, and not judged.
+    #[tokio::test]
+    #[ignore = "it is a measurement"]
+    #[allow(clippy::disallowed_methods, reason = "it measures real time")]
+    async fn the_cost_of_a_datagram_that_is_handed_on() {
+        const COUNT: u32 = 200_000;
+        let remote: SocketAddr = "192.0.2.1:1".parse().expect("an address");
+        let mut datagram = [0x40; 1200];
+        let engine = Endpoint::new(EndpointConfig::default(), [1; 32]);
+        let begun = std::time::Instant::now();
+        for n in 0..COUNT {
+            datagram[1..5].copy_from_slice(&n.to_be_bytes());
+            assert!(engine.is_for_another(Time::ZERO, remote, &datagram));
+        }
+        let looks = begun.elapsed() / COUNT;
+        let (tell, waiting) = unbounded_channel();
+        let predecessor = Predecessor { waiting: tell, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) };
+        let (here, there) = OwnStream::pair().expect("a pair");
+        tokio::spawn(Link::new(here).expect("a link").hand_on(Weak::new(), waiting));
+        let (read, _write) = Link::new(there).expect("a link").0.into_split();
+        let (mut read, mut contents) = (BufReader::new(read), Vec::new());
+        let begun = std::time::Instant::now();
+        for _ in 0..COUNT / 100 {
+            // A batch, as a busy socket gives it.
+            (0..100).for_each(|_| predecessor.pass(remote, None, None, &datagram));
+            for _ in 0..100 {
+                decode(&mut read, &mut contents).await.expect("read").expect("another");
+            }
+        }
+        println!("{looks:?} to see that it is for another, {:?} to hand it on", begun.elapsed() / COUNT);
+    }
 }

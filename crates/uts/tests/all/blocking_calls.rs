@@ -13,7 +13,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use uts::blocking::call::{Caller, Methods, Served};
-use uts::blocking::{Listener, connect};
+use uts::blocking::{Listener, carry, connect};
+use uts::call::wire::{Header, put_message_head};
 use uts::call::{CallErrorKind, CallOptions, Failure, RecvError, Refusal};
 use uts::{CloseReason, ConnectOptions, Identity, ReadError, ServerOptions};
 
@@ -234,6 +235,47 @@ fn a_caller_connects_again_and_repeats_nothing_that_may_have_run() {
         assert_eq!(runs.load(Ordering::Relaxed), 0);
         let count: u32 = caller.call_value("count", &(), &in_time()).expect("answered");
         assert_eq!((count, runs.load(Ordering::Relaxed)), (1, 1));
+    });
+    join(server);
+}
+
+/// A call with the first flight is answered by the thread that serves clients. It is seen at the
+/// client, which takes the answer of the handshake and opens no flow.
+#[test]
+fn a_thread_that_serves_clients_answers_early_requests() {
+    let identity = Identity::generate().expect("a key");
+    let options = ConnectOptions::pinned(identity.fingerprint());
+    let (tell, told) = mpsc::channel();
+    let methods = Methods::new().on_early("upper", |message| Ok(message.to_ascii_uppercase().into()));
+    let stopper = methods.clone();
+    let server = thread::spawn(move || {
+        let options = ServerOptions::new(identity).early_requests();
+        let listener = Listener::bind(ANY.into(), options).expect("bound");
+        tell.send(listener.local_addr().to_string()).expect("told");
+        methods.serve_clients(&listener);
+    });
+    let target = told.recv().expect("bound");
+    within(move || {
+        let first = connect(&target, options.clone()).expect("connected");
+        let ticket = loop {
+            match first.take_ticket() {
+                Some(ticket) => break ticket,
+                None => carry(Duration::from_millis(1)),
+            }
+        };
+        let mut call = Vec::new();
+        Header { method: "upper".to_owned(), left: None }.emit(&mut call);
+        put_message_head(&mut call, 5);
+        call.extend_from_slice(b"early");
+        let early = connect(&target, options.early(ticket, call)).expect("connected");
+        let answer = early.early_answer().expect("it is answered early");
+        assert!(answer.ends_with(b"EARLY"), "{answer:?}");
+        // By a flow it is the same method.
+        let by_flow = Caller::over(&early).call("upper", Bytes::from_static(b"later"), &in_time());
+        assert_eq!(by_flow.expect("answered"), b"LATER".as_slice());
+        early.close(0, "done");
+        first.close(0, "done");
+        stopper.stop();
     });
     join(server);
 }

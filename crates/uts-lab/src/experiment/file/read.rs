@@ -322,8 +322,7 @@ fn read_hosts(file: &Section<'_, '_>, topology: &Topology) -> Hosts {
 fn read_record(file: &Section<'_, '_>) -> Record {
     let mut record = Record::default();
     let Some(section) = file.section("record") else { return record };
-    section.only(&["sequence", "window", "goodput", "latency", "queue", "pcap", "qlog", "tcp_probe"]);
-    for (key, value) in [
+    let keys = [
         ("sequence", &mut record.sequence),
         ("window", &mut record.window),
         ("goodput", &mut record.goodput),
@@ -332,7 +331,10 @@ fn read_record(file: &Section<'_, '_>) -> Record {
         ("pcap", &mut record.pcap),
         ("qlog", &mut record.qlog),
         ("tcp_probe", &mut record.tcp_probe),
-    ] {
+        ("compress", &mut record.compress),
+    ];
+    section.only(&keys.each_ref().map(|(key, _)| *key));
+    for (key, value) in keys {
         *value = section.boolean(key).unwrap_or(*value);
     }
     record

@@ -11,15 +11,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::{Instant, sleep};
 
+/// Ways in which a server has its calls run.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// As tasks: [`Methods::serve_early`] beside [`Methods::serve`].
+    Tasks,
+    /// In the one task that waits, as threads serve that wait: `blocking::call`.
+    #[cfg(unix)]
+    Here,
+}
+
+const WAYS: &[Way] = &[
+    Way::Tasks,
+    #[cfg(unix)]
+    Way::Here,
+];
+
 /// A server of methods that may be asked for early: it adds one to its count, and gives back what
-/// it is asked. It ends each connection after a second.
+/// it is asked. Each connection ends a second after its last work.
 struct Server {
     identity: Identity,
     runs: Arc<AtomicU64>,
 }
 
 impl Server {
-    fn start(identity: Identity) -> Self {
+    fn start(way: Way, identity: Identity) -> Self {
         let runs = Arc::<AtomicU64>::default();
         let (echoed, slept, plain) = (runs.clone(), runs.clone(), runs.clone());
         let run = |runs: &AtomicU64| runs.fetch_add(1, Relaxed);
@@ -40,21 +56,22 @@ impl Server {
                 run(&plain);
                 async move { Ok(message) }
             });
-        let options = ServerOptions::new(identity.clone()).early_requests();
+        let mut options = ServerOptions::new(identity.clone()).early_requests();
+        options.connection.idle_timeout = Duration::from_secs(1);
         let listener = Arc::new(Listener::bind(SocketAddr::from(PLACE), options).expect("bound"));
-        let (early, taking) = (methods.clone(), listener.clone());
-        tokio::spawn(async move { early.serve_early(&taking).await });
-        tokio::spawn(async move {
-            while let Some(connection) = listener.accept().await {
-                // Each connection ends soon after it has done its work.
-                let methods = methods.clone();
+        match way {
+            #[cfg(unix)]
+            Way::Here => drop(tokio::spawn(async move { methods.serve_clients_here(&listener).await })),
+            Way::Tasks => {
+                let (early, taking) = (methods.clone(), listener.clone());
+                tokio::spawn(async move { early.serve_early(&taking).await });
                 tokio::spawn(async move {
-                    let serving = methods.serve(connection.clone());
-                    let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
-                    connection.close(0, "enough").await;
+                    while let Some(connection) = listener.accept().await {
+                        tokio::spawn(methods.clone().serve(connection));
+                    }
                 });
             }
-        });
+        }
         Server { identity, runs }
     }
 
@@ -79,8 +96,14 @@ async fn call(
 
 #[tokio::test(start_paused = true)]
 async fn a_call_may_be_answered_after_one_round_trip() {
+    for way in WAYS {
+        one_round_trip(*way).await;
+    }
+}
+
+async fn one_round_trip(way: Way) {
     let _network = begin(FAIR, 1);
-    let server = Server::start(Identity::generate().expect("a key"));
+    let server = Server::start(way, Identity::generate().expect("a key"));
     let (caller, early) = (server.caller(), CallOptions::default().early());
     let round_trip = 2 * FAIR_DELAY;
     let slack = Duration::from_millis(5);
@@ -91,8 +114,11 @@ async fn a_call_may_be_answered_after_one_round_trip() {
         assert_eq!(answer.expect("answered"), [n].as_slice());
         took.push(time);
     }
-    assert!(took[0] >= 2 * round_trip && took[0] < 2 * round_trip + slack, "{took:?}");
-    assert!(took[1..].iter().all(|time| *time >= round_trip && *time < round_trip + slack), "{took:?}");
+    assert!(took[0] >= 2 * round_trip && took[0] < 2 * round_trip + slack, "{way:?}: {took:?}");
+    assert!(
+        took[1..].iter().all(|time| *time >= round_trip && *time < round_trip + slack),
+        "{way:?}: {took:?}"
+    );
     assert_eq!(server.runs.load(Relaxed), 4);
     // One that is not marked waits for its connection.
     let (answer, time) = call(&caller, "echo", b"x", &CallOptions::default()).await;
@@ -101,8 +127,14 @@ async fn a_call_may_be_answered_after_one_round_trip() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_early_goes_by_a_flow() {
+    for way in WAYS {
+        by_a_flow(*way).await;
+    }
+}
+
+async fn by_a_flow(way: Way) {
     let _network = begin(FAIR, 2);
-    let server = Server::start(Identity::generate().expect("a key"));
+    let server = Server::start(way, Identity::generate().expect("a key"));
     let (caller, early) = (server.caller(), CallOptions::default().early());
     call(&caller, "echo", b"", &early).await.0.expect("answered");
     for bytes in [0, EARLY_BYTES_MAX - 20, EARLY_BYTES_MAX, 100_000] {
@@ -139,7 +171,7 @@ async fn over_bad_paths_each_call_is_answered() {
         let (jitter, loss) = (seed % 5 * 4, f64::from(seed as u32 % 4) / 20.0);
         let path = format!("{FAIR} jitter={jitter}ms,uniform,reorder loss={loss} duplicate=0.2");
         let _network = begin(&path, seed);
-        let server = Server::start(Identity::generate().expect("a key"));
+        let server = Server::start(WAYS[seed as usize % WAYS.len()], Identity::generate().expect("a key"));
         let (caller, early) = (server.caller(), CallOptions::default().early());
         for n in 0..5_u8 {
             let before = server.runs.load(Relaxed);
