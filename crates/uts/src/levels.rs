@@ -122,6 +122,8 @@ pub struct Look {
     pub expired: u64,
     /// Bytes of the application in a packet, about.
     pub packet_bytes: u64,
+    /// Bytes that were handed over and are not acknowledged.
+    pub waiting_bytes: u64,
 }
 
 impl Look {
@@ -134,6 +136,7 @@ impl Look {
             data_bytes: stats.data_bytes_sent.saturating_sub(stats.bytes_repeated),
             lost_bytes: stats.bytes_given_up,
             expired: stats.messages_expired,
+            waiting_bytes: connection.undelivered_bytes(),
             packet_bytes: if facts.payload_bytes > 0.0 {
                 facts.payload_bytes as u64
             } else {
@@ -161,6 +164,8 @@ pub struct Levels {
     /// Time that there has to be room for the next.
     patience: Duration,
     climbed_at: Option<Time>,
+    /// Instant from which is judged: before it the path carries what the level before has left.
+    settled_at: Time,
 }
 
 impl Levels {
@@ -193,6 +198,7 @@ impl Levels {
             room_since: None,
             patience: PATIENCE,
             climbed_at: None,
+            settled_at: Time::ZERO,
         })
     }
 
@@ -219,6 +225,9 @@ impl Levels {
 
     /// Looks at the connection: every 50 to 200 ms. Returns the change, if another level holds.
     pub fn on_look(&mut self, now: Time, look: Look) -> Option<Change> {
+        if now < self.settled_at && self.now <= self.most {
+            return None;
+        }
         self.looks.push_back((now, look));
         while self.looks.len() > LOOKS_MAX
             || self.looks.front().is_some_and(|(at, _)| now.since(*at) > WINDOW)
@@ -237,6 +246,7 @@ impl Levels {
             Why::Rate | Why::Loss => {
                 let has_failed = self.climbed_at.is_some_and(|at| now.since(at) < self.patience * LASTS);
                 self.patience = if has_failed { (self.patience * 2).min(PATIENCE_MAX) } else { PATIENCE };
+                self.settled_at = now + SETTLES;
             }
         }
         self.looks.clear();
@@ -248,16 +258,15 @@ impl Levels {
         if self.now > self.most {
             return Some((self.most, Why::Wish));
         }
-        let may_send = look.may_send?;
-        if self.lasts_short(now, may_send) && self.now > 0 {
+        let (may_send, seen) = (look.may_send?, seen?);
+        if self.lasts_short(now, may_send, seen) && self.now > 0 {
             let fits = (0..self.now).rev().find(|place| may_send >= self.all[*place].rate.mul_f64(self.cost));
             return Some((fits.unwrap_or(0), Why::Rate));
         }
-        let seen = seen?;
         if seen.loss > self.level().loss && self.now > 0 {
             return Some((self.now - 1, Why::Loss));
         }
-        let has_room = self.has_room(may_send, seen);
+        let has_room = self.short_since.is_none() && self.has_room(may_send, seen);
         let since = *self.room_since.get_or_insert(now);
         if !has_room {
             self.room_since = None;
@@ -265,25 +274,26 @@ impl Levels {
         (has_room && now.since(since) >= self.patience).then_some((self.now + 1, Why::Room))
     }
 
-    /// True if the path has carried less than the level for a while: a single loss halves the rate
-    /// for less.
-    fn lasts_short(&mut self, now: Time, may_send: Rate) -> bool {
-        if may_send >= self.level().rate.mul_f64(self.cost) {
+    /// True if the path has carried less than is offered for a while: a single loss halves the rate
+    /// for less. An application that offers less than its level has is no reason.
+    fn lasts_short(&mut self, now: Time, may_send: Rate, seen: &Seen) -> bool {
+        let offered = self.level().rate.min(seen.offered);
+        if may_send >= offered.mul_f64(self.cost * SHARE) {
             self.short_since = None;
             return false;
         }
         now.since(*self.short_since.get_or_insert(now)) >= SHORT
     }
 
-    /// True if the next level can be tried. Where nothing shows the limit of the path, this end may
-    /// send twice as much as it does ([`Connection::want_rate`]). A level of more than that is
-    /// tried all the same: nobody can know without.
+    /// True if the next level can be tried: the path is known to carry it, or it has not been tried
+    /// how much it carries. For a rate that is told is hardly more than what is sent, where nothing
+    /// shows the limit ([`Connection::want_rate`]).
     fn has_room(&self, may_send: Rate, seen: &Seen) -> bool {
         let Some(next) = self.all.get(self.now + 1).filter(|_| self.now < self.most) else { return false };
-        let known = next.rate.mul_f64(self.cost * MARGIN);
-        let unknown = self.level().rate.mul_f64(self.cost * UNKNOWN);
-        let is_used = seen.rate >= self.level().rate.mul_f64(USED);
-        is_used && may_send >= known.min(unknown) && seen.loss <= next.loss
+        let is_known = may_send >= next.rate.mul_f64(self.cost * MARGIN);
+        let is_untried = may_send <= seen.sent.mul_f64(UNTRIED);
+        let is_used = seen.offered >= self.level().rate.mul_f64(USED);
+        is_used && (is_known || is_untried) && seen.loss <= next.loss
     }
 
     /// Figures of the last while; `None` while its looks are of too short a time.
@@ -296,19 +306,24 @@ impl Levels {
         let data = last.data_bytes.saturating_sub(first.data_bytes);
         let expired = last.expired.saturating_sub(first.expired).saturating_mul(last.packet_bytes);
         let lost = last.lost_bytes.saturating_sub(first.lost_bytes).saturating_add(expired);
-        // What expires has not been sent, mostly.
-        let offered = data.saturating_add(expired).max(1);
+        // What expires has not been sent, mostly, nor has what waits.
+        let waiting = last.waiting_bytes.saturating_sub(first.waiting_bytes);
+        let offered = data.saturating_add(expired).saturating_add(waiting);
         let sent = last.sent_bytes.saturating_sub(first.sent_bytes);
         let cost = (data >= COST_BYTES_MIN).then(|| (sent as f64 / data as f64).clamp(1.0, COST_MAX));
-        Some(Seen { rate: Rate::from_delivery(data, passed), loss: lost as f64 / offered as f64, cost })
+        let loss = lost as f64 / data.saturating_add(expired).max(1) as f64;
+        let [offered, sent] = [offered, sent].map(|bytes| Rate::from_delivery(bytes, passed));
+        Some(Seen { offered, sent, loss, cost })
     }
 }
 
 /// Figures of some looks together.
 struct Seen {
-    /// Rate of the application's data.
-    rate: Rate,
-    /// Share of it that was lost.
+    /// Rate of what the application hands over.
+    offered: Rate,
+    /// Rate of UDP payload that was sent.
+    sent: Rate,
+    /// Share of the application's data that was lost.
     loss: f64,
     /// Bytes that left for each of its bytes, where enough did.
     cost: Option<f64>,
@@ -367,6 +382,9 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// loss takes to be made good, shorter than a caller takes to notice.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// Time that the path needs to be rid of what was too much. Chosen: longer than most queues are.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// Time that there has to be room for a level, at first and at the most.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
@@ -374,10 +392,14 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// A level that is left within so many times the patience has failed.
 const LASTS: u32 = 8;
 
-/// A level needs so much more than its rate to be tried, as far as the path's rate is known; and
-/// the path has room for so many times the present rate where it is not.
+/// A level needs so much more than its rate where the path's rate is known. A path that carries no
+/// more than such a share of what is offered is too narrow.
 const MARGIN: f64 = 1.1;
-const UNKNOWN: f64 = 1.8;
+const SHARE: f64 = 0.9;
+
+/// A rate that is told is at most so many times what is sent where nothing shows the limit of the
+/// path: twice, as the rate was seen at its most.
+const UNTRIED: f64 = 2.4;
 
 /// Share of its level's rate that an application sends from which the path is known to carry it.
 const USED: f64 = 0.5;
@@ -543,6 +565,7 @@ mod tests {
                     random.random_range(0..=most)
                 };
                 let look = Look {
+                    waiting_bytes: any(),
                     may_send: (any() % 5 > 0).then(|| Rate::from_bytes_per_sec(any())),
                     sent_bytes: any(),
                     data_bytes: any(),
