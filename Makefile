@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-python regret instructions interop rivals rivals-test rpc-test readers-test check doc deny doctor fuzz package c python clean
+.PHONY: help setup outside lint demo try torture test bench bench-test bench-copies bench-tunnels bench-media bench-python regret instructions interop rivals rivals-test rpc-test readers-test check doc deny doctor fuzz package c python clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -54,6 +54,11 @@ bench-tunnels: setup ## Measure `uts tunnel` beside ssh -L, KCP and WireGuard ov
 	cargo build --release --locked -p uts-plot --example tunnels
 	@scripts/tunnel-rivals bench/out/rivals
 	@python3 bench/tunnels $(if $(QUICK),--quick) $(BENCH)
+
+bench-media: setup ## Measure `uts media` beside SRT and RIST over emulated paths (QUICK=1 for a part): bench/media
+	cargo build --release --locked --bin uts --bin uts-lab
+	cargo build --release --locked -p uts-plot --example media
+	@python3 bench/media $(if $(QUICK),--quick) $(BENCH)
 
 bench-python: python ## Measure UTS for Python beside aioquic and qh3, on loopback (QUICK=1 for a tenth of it): bench/python
 	python3 -m venv target/bench-python

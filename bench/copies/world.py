@@ -85,7 +85,10 @@ class Bed:
             said = (self.work / "server.log").read_text(errors="replace").strip().splitlines()[-2:]
             result["server_said"] = re.sub(r"[^\x20-\x7e]", " ", " / ".join(said))[-300:]
         ending = next((line for line in reversed(ran.stderr.splitlines()) if line.startswith("{")), None)
-        fidelity = json.loads(ending)["fidelity"] if ending else {"is_valid": False, "why": ["not told"]}
+        told = json.loads(ending) if ending else {"fidelity": {"is_valid": False, "why": ["not told"]}}
+        fidelity = told["fidelity"]
+        # What entered each path, and what became of it.
+        result["paths"] = told.get("paths", [])
         if not fidelity["is_valid"]:
             result["path_not_kept"] = "; ".join(fidelity["why"])
         return result

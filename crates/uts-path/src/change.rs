@@ -170,6 +170,15 @@ impl Change {
         Ok(())
     }
 
+    /// The traces that it names and that have been read, with their names: its text has the names
+    /// alone.
+    pub fn traces(&self) -> impl Iterator<Item = (&str, &Arc<Trace>)> {
+        self.settings.iter().filter_map(|setting| match setting {
+            Setting::Opportunities(opportunities) => opportunities.file(),
+            _ => None,
+        })
+    }
+
     /// Checks that the traces it names have been read.
     pub(crate) fn check_resolved(&self) -> Result<(), SpecError> {
         self.settings.iter().try_for_each(|setting| match setting {

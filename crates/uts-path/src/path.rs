@@ -83,6 +83,14 @@ impl PathConfig {
         self.schedule.entries.iter_mut().try_for_each(|entry| entry.change.resolve(&mut read))
     }
 
+    /// The traces that it names and that have been read, with their names: its text has the names
+    /// alone.
+    pub fn traces(&self) -> impl Iterator<Item = (&str, &Arc<Trace>)> {
+        let links = [&self.forward, &self.backward].into_iter();
+        let of_links = links.filter_map(|link| link.opportunities.as_ref()?.file());
+        of_links.chain(self.schedule.entries.iter().flat_map(|entry| entry.change.traces()))
+    }
+
     /// The same link in both directions, and no changes.
     pub fn both(link: LinkConfig) -> Self {
         PathConfig { forward: link.clone(), backward: link, schedule: Schedule::default() }

@@ -3,6 +3,7 @@
 //!
 //! The stream is also the lifeline: that it ends tells the supervisor to end.
 
+use super::config::TestbedConfig;
 use super::fidelity::{Fidelity, PathStats};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,14 +11,53 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use uts_path::{PathConfig, SpecError, Trace};
 
 /// Descriptors with one request: standard input, output and error.
 pub(super) const DESCRIPTORS: usize = 3;
+
+/// The first line of the handle.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub config: TestbedConfig,
+    pub traces: Traces,
+}
+
+impl Begin {
+    pub(super) fn new(config: &TestbedConfig) -> Self {
+        let traces = Traces::of(config.paths.iter().flat_map(PathConfig::traces));
+        Begin { config: config.clone(), traces }
+    }
+
+    /// The configuration, with its traces.
+    pub(super) fn config(mut self) -> Result<TestbedConfig, SpecError> {
+        self.config.paths.iter_mut().try_for_each(|path| path.resolve(|name| self.traces.find(name)))?;
+        Ok(self.config)
+    }
+}
+
+/// Traces by their names, in milliseconds: the text of a path has the names alone, and the
+/// supervisor reads no files.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Traces(BTreeMap<String, Vec<u32>>);
+
+impl Traces {
+    pub(super) fn of<'a>(named: impl Iterator<Item = (&'a str, &'a Arc<Trace>)>) -> Self {
+        Traces(named.map(|(name, trace)| (name.to_owned(), trace.times_ms().to_vec())).collect())
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<Arc<Trace>, String> {
+        let times = self.0.get(name).ok_or("the trace was not read by who started the testbed")?;
+        Trace::new(times.clone()).map(Arc::new).map_err(|error| error.to_string())
+    }
+}
 
 /// Request of the handle.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +81,7 @@ pub(super) enum Call {
         path: usize,
         target: String,
         change: String,
+        traces: Traces,
     },
     Stats,
     Begin,
@@ -206,5 +247,35 @@ mod tests {
         assert_eq!(lines.next::<String>().unwrap().unwrap(), long);
         assert!(lines.next::<String>().unwrap().is_none());
         sender.join().unwrap();
+    }
+
+    /// A trace is read by who starts a testbed: its path, its changes to come and those made while
+    /// it runs arrive with it.
+    #[test]
+    fn traces_go_with_the_paths_that_name_them() {
+        let read = |name: &str| match name {
+            "nowhere" => Err("cannot read it"),
+            name => Ok(Arc::new(Trace::new(vec![name.len() as u32, 90]).unwrap())),
+        };
+        let mut path = PathConfig {
+            forward: "rate=trace:some/up".parse().unwrap(),
+            schedule: "at=1s both rate=trace:down".parse().unwrap(),
+            ..PathConfig::default()
+        };
+        let unread = TestbedConfig::point_to_point(path.clone());
+        let sent = serde_json::to_string(&Begin::new(&unread)).unwrap();
+        let why = serde_json::from_str::<Begin>(&sent).unwrap().config().unwrap_err().to_string();
+        assert_eq!(why, "rate=trace:some/up: the trace was not read by who started the testbed");
+        path.resolve(read).unwrap();
+        let config = TestbedConfig::point_to_point(path);
+        let sent = serde_json::to_string(&Begin::new(&config)).unwrap();
+        assert_eq!(serde_json::from_str::<Begin>(&sent).unwrap().config().unwrap(), config);
+        let mut change: uts_path::Change = "loss=0.1 rate=trace:while/it/runs".parse().unwrap();
+        change.resolve(read).unwrap();
+        let traces = serde_json::to_string(&Traces::of(change.traces())).unwrap();
+        let mut arrived: uts_path::Change = change.to_string().parse().unwrap();
+        let traces: Traces = serde_json::from_str(&traces).unwrap();
+        arrived.resolve(|name| traces.find(name)).unwrap();
+        assert_eq!(arrived, change);
     }
 }

@@ -21,7 +21,7 @@ use super::error::RouterError;
 use super::fidelity::{Fidelity, LostOutside};
 use super::forward::{Command as Order, Ended, Forwarder};
 use super::host::{Host, HostLosses, interface_drops, silence_router};
-use super::protocol::{Answer, Call, Exited, Lines, Message, Request, Spawn, send};
+use super::protocol::{Answer, Begin, Call, Exited, Lines, Message, Request, Spawn, send};
 use super::record::Sheet;
 use super::sys::{reap, unshare, wait_for_any_child};
 use super::tcp_info::{COLUMNS, Sampler};
@@ -40,7 +40,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use uts_end::output;
-use uts_path::{Direction, Target};
+use uts_path::{Change, Direction, Target};
 
 /// Which of the two processes this is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,8 +118,8 @@ fn inner(stream: &UnixStream) -> Result<bool, RouterError> {
     own_proc();
     let copy = |s: &UnixStream| s.try_clone().map_err(|e| RouterError::system("copy the stream", e));
     let mut lines = Lines::new(copy(stream)?);
-    let config: TestbedConfig = match lines.next() {
-        Ok(Some(config)) => config,
+    let config = match lines.next::<Begin>() {
+        Ok(Some(begin)) => begin.config()?,
         Ok(None) => return Ok(true),
         Err(e) => return Err(RouterError::system("read the configuration", e)),
     };
@@ -230,9 +230,10 @@ impl Bed {
                 Ok(Answer::Spawned { pid })
             }
             Call::Signal { child, signal } => self.signal(child, signal),
-            Call::Set { path, target, change } => {
+            Call::Set { path, target, change, traces } => {
                 let target = target_of(&target)?;
-                let change = change.parse()?;
+                let mut change: Change = change.parse()?;
+                change.resolve(|name| traces.find(name))?;
                 self.order(|reply| Order::Set { path, target, change, reply })?
                     .map_err(RouterError::Config)?;
                 Ok(Answer::Done)

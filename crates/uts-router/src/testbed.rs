@@ -3,7 +3,7 @@
 use super::config::TestbedConfig;
 use super::error::RouterError;
 use super::fidelity::{Fidelity, PathStats};
-use super::protocol::{Answer, Call, Exited, Lines, Message, Request, Spawn, send};
+use super::protocol::{Answer, Begin, Call, Exited, Lines, Message, Request, Spawn, Traces, send};
 use super::supervise::{is_supervisor, null, outer_command};
 use super::topology::{ipv4_of, ipv6_of};
 use rustix::process::Signal;
@@ -91,7 +91,7 @@ impl Testbed {
             Shared { config, stream: Mutex::new(own), next: AtomicU64::new(0), waiting: Mutex::default() };
         let bed = Testbed { control: Control(Arc::new(shared)), supervisor };
         let mut lines = Lines::new(reading);
-        let asked = send(&lock(&bed.control.0.stream), &bed.control.0.config, &[]);
+        let asked = send(&lock(&bed.control.0.stream), &Begin::new(&bed.control.0.config), &[]);
         match asked.and_then(|()| lines.next::<Message>()) {
             Ok(Some(Message::Ready)) => {}
             Ok(Some(Message::Failed(why))) => return Err(RouterError::Supervisor(why)),
@@ -215,7 +215,8 @@ impl Control {
     /// # Errors
     /// There is no such path; or the testbed has ended.
     pub fn set(&self, path: usize, target: Target, change: &Change) -> Result<(), RouterError> {
-        let call = Call::Set { path, target: target.keyword().into(), change: change.to_string() };
+        let traces = Traces::of(change.traces());
+        let call = Call::Set { path, target: target.keyword().into(), change: change.to_string(), traces };
         self.call(call, &[]).map(drop)
     }
 

@@ -62,6 +62,7 @@ mod flow;
 mod identity;
 mod instance;
 mod known_hosts;
+pub mod levels;
 mod listener;
 pub mod moves;
 pub mod race;

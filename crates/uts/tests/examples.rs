@@ -26,6 +26,7 @@ examples! {
     calls: "../examples/calls.rs",
     echo: "../examples/echo.rs",
     explain: "../examples/explain.rs",
+    jpeg: "../examples/jpeg.rs",
     live: "../examples/live.rs",
     many_flows: "../examples/many_flows.rs",
     messages: "../examples/messages.rs",
@@ -130,6 +131,21 @@ async fn messages_arrive_in_time() {
     within(messages::run(&mut out)).await.expect("it runs");
     let out = text(out);
     assert!(out.starts_with("sent 20 frames, ") && out.contains("the last: frame "), "{out}");
+}
+
+#[tokio::test]
+async fn a_picture_is_shown_in_both_orders() {
+    for (order, headers) in [(jpeg::Order::ControlFirst, 5), (jpeg::Order::TwoFirst, 2)] {
+        let mut out = Vec::new();
+        within(jpeg::run(&mut out, order)).await.expect("it runs");
+        let out = text(out);
+        let mut lines = out.lines();
+        let first = lines.next().expect("a line");
+        assert_eq!(first, format!("{order:?}: 12 rows shown, the first after {headers} parts"));
+        let rows: Vec<&str> = lines.collect();
+        assert!(rows.len() == 12 && rows.iter().all(|row| row.len() == 48), "{out}");
+        assert!(rows[2].contains('#') && !rows[11].contains('#'), "{out}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use super::numbers::Numbers;
 use super::place::Place;
 use super::queue::Queue;
 use super::wire::Role;
-use super::{DELAY, LIFETIME, millis};
+use super::{DELAY, LIFETIME, Way, millis};
 use crate::control::{Controlled, Request};
 use crate::link::Sentence;
 use crate::stream;
@@ -203,6 +203,11 @@ impl Board {
         }
         connection.set_property(name, value).map_err(|error| error.to_string())?;
         self.note(vec![(name.to_owned(), value.to_owned())], is_latency);
+        if is_latency {
+            // Its value is a latency here, which counts from the quickest way.
+            let lifetime = Way::of(&connection).lifetime(self.latency());
+            connection.set_property(name, &millis(lifetime)).map_err(|error| error.to_string())?;
+        }
         Ok(json!({"set": name, "at": "this end"}))
     }
 

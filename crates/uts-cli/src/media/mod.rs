@@ -28,7 +28,7 @@ pub mod wire;
 use crate::stream::REQUEST_MAX;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Requirements};
 use uts_functions::Choice;
 
@@ -57,6 +57,9 @@ pub const WAITING_BYTES: usize = 2 << 20;
 /// Bytes that wait in a flow to leave. What has to wait for longer waits in a queue, where the
 /// oldest makes room.
 pub const AHEAD_BYTES: u64 = 64 << 10;
+
+/// Time between two looks at what a latency depends on.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes of the number before each datagram.
 const NUMBER_BYTES: usize = 4;
@@ -99,6 +102,30 @@ pub fn requests() -> Requirements {
     Requirements::bulk()
 }
 
+/// The way to the far end of a connection: a latency counts from what the quickest datagram takes.
+/// What is sent so much later than its latency says comes in time no more.
+pub struct Way {
+    connection: Connection,
+    looked: Option<Instant>,
+    last: Duration,
+}
+
+impl Way {
+    /// The way of a connection.
+    pub fn of(connection: &Connection) -> Self {
+        Way { connection: connection.clone(), looked: None, last: Duration::ZERO }
+    }
+
+    /// Lifetime of what is sent now, from its making until it arrives, for a latency.
+    pub fn lifetime(&mut self, latency: Duration) -> Duration {
+        if self.looked.is_none_or(|looked| looked.elapsed() > LOOK_EVERY) {
+            self.looked = Some(Instant::now());
+            self.last = self.connection.facts().rtt_min / 2;
+        }
+        latency + self.last
+    }
+}
+
 /// Has a connection carry media in what this end sends, as its peer asks it. What the end was told
 /// by its own user stays.
 ///
@@ -130,6 +157,10 @@ pub fn change(
     for (name, value) in asked {
         let set = requirements.set_for_peer(connection.requirements_at_first(), name, value);
         set.map_err(|error| error.to_string())?;
+    }
+    // What a receiver calls a latency counts from the quickest way, a lifetime does not.
+    if let Some(delay) = requirements.playout_delay.filter(|_| asked.iter().any(|(name, _)| name == DELAY)) {
+        requirements.msg_lifetime = Some(Way::of(connection).lifetime(delay));
     }
     connection.set_requirements(requirements).map_err(|error| error.to_string())
 }

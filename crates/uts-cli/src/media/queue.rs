@@ -25,9 +25,10 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Options under which it is sent to somebody for whom it is worth something up to an age.
-    pub fn options(&self, latency: Duration) -> MessageOptions {
-        let lifetime = Some(latency.saturating_sub(self.made.elapsed()));
+    /// Options under which it is sent to somebody for whom it is worth something up to an age at
+    /// which it arrives.
+    pub fn options(&self, lifetime: Duration) -> MessageOptions {
+        let lifetime = Some(lifetime.saturating_sub(self.made.elapsed()));
         MessageOptions { lifetime, made: Made::At(self.media), ..MessageOptions::default() }
     }
 

@@ -4,7 +4,7 @@ use super::hub::{Hub, Publisher, Subscriber};
 use super::queue::Queue;
 use super::timeline::Timeline;
 use super::wire::{Asked, Role};
-use super::{AHEAD_BYTES, LATENCY, WAITING_BYTES, agreed, change, prepare, requests};
+use super::{AHEAD_BYTES, LATENCY, LOOK_EVERY, WAITING_BYTES, Way, agreed, change, prepare, requests};
 use crate::dial::Budget;
 use crate::stream::{Kind, REQUEST_MAX, Refused, answer};
 use crate::tunnel::Teller;
@@ -21,9 +21,6 @@ use uts_ledger::{Charge, Resource};
 
 /// The least that may wait for a receiver, where there is little room, in bytes.
 const WAITING_BYTES_MIN: usize = 128 << 10;
-
-/// Time between two looks at the latency that a receiver wants.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Time between two looks at what a receiver could not take.
 const TELL_EVERY: Duration = Duration::from_secs(2);
@@ -206,6 +203,7 @@ async fn publish(mut recv: RecvFlow, publisher: &Publisher, carried: &Carried) -
 /// Sends what waits for a receiver, until it wants no more.
 async fn deliver(mut send: SendFlow, queue: &Queue, carried: &Carried) -> io::Result<()> {
     let mut latency = Latency::of(send.connection());
+    let mut way = Way::of(send.connection());
     loop {
         let sent = async {
             // It waits here, where the oldest makes room, and not in the flow.
@@ -214,7 +212,7 @@ async fn deliver(mut send: SendFlow, queue: &Queue, carried: &Carried) -> io::Re
                 return Ok(0);
             };
             let bytes = waiting.message.len();
-            let options = waiting.options(latency.now());
+            let options = waiting.options(way.lifetime(latency.now()));
             send.send_message(waiting.message, options).await?;
             Ok::<_, WriteError>(bytes)
         };

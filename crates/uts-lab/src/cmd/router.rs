@@ -102,7 +102,8 @@ pub fn run(arguments: Arguments) -> Result<u8> {
 
 impl RunArguments {
     fn config(&self) -> Result<TestbedConfig, SpecError> {
-        let path = self.path.path(&LinkConfig::default())?;
+        let mut path = self.path.path(&LinkConfig::default())?;
+        path.resolve(|name: &str| uts_relay::traces::read(name))?;
         Ok(TestbedConfig {
             topology: Topology::Dumbbell { pairs: self.pairs },
             seed: self.path.seed,

@@ -147,6 +147,14 @@ impl Opportunities {
         Ok(())
     }
 
+    /// The name of its file and the trace in it, once that has been read.
+    pub(crate) fn file(&self) -> Option<(&str, &Arc<Trace>)> {
+        match self {
+            Opportunities::File { name, trace: Some(trace) } => Some((name, trace)),
+            _ => None,
+        }
+    }
+
     /// The trace.
     ///
     /// # Errors

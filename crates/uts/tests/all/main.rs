@@ -9,6 +9,7 @@ mod connections;
 mod ends;
 mod errors;
 mod flows;
+mod levels;
 mod listeners;
 mod liveness;
 mod logs;

@@ -5,7 +5,7 @@ use crate::cmd::tunnel::server;
 use crate::cmd::{Failure, beside, pipe};
 use crate::link::{ConnectOptions, ExchangeStep, Link, Transport};
 use crate::media::wire::{Asked, Role};
-use crate::media::{AHEAD_BYTES, agreed, requests, split};
+use crate::media::{AHEAD_BYTES, LIFETIME, Way, agreed, millis, requests, split};
 use crate::stream::read_answer;
 use std::io;
 use std::sync::PoisonError;
@@ -95,6 +95,11 @@ impl<T: Transport> Run<'_, T> {
 
     /// Sends what comes, to its end.
     async fn send(&self, connection: &Connection) -> io::Result<()> {
+        let mut way = Way::of(connection);
+        // One property is this program's own, a second the user's.
+        if self.options.properties.iter().filter(|(asked, _)| asked == LIFETIME).count() < 2 {
+            connection.set_property(LIFETIME, &millis(way.lifetime(self.board.latency())))?;
+        }
         let (name, value) = PASSED_ON;
         if !self.options.properties.iter().any(|(asked, _)| asked == name) {
             connection.set_property(name, value)?;
@@ -109,7 +114,7 @@ impl<T: Transport> Run<'_, T> {
             // It waits in the queue, where the oldest makes room, and not in the flow.
             send.granted(1, AHEAD_BYTES).await?;
             let Some(waiting) = queue.next(|| self.board.latency()).await else { break };
-            let options = waiting.options(self.board.latency());
+            let options = waiting.options(way.lifetime(self.board.latency()));
             send.send_message(waiting.message, options).await?;
         }
         Ok(send.finished().await?)
