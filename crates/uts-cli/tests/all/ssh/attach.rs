@@ -151,11 +151,13 @@ impl World {
         self.assert_nothing_left();
     }
 
+    /// Nothing holds a shell there any more, and nothing keeps a session here.
     #[track_caller]
     fn assert_no_shells(&self) {
+        let left = || [self.shells(), processes("ssh-keep", &self.place.path("home"))].concat();
         let deadline = Instant::now() + PATIENCE;
-        while !self.shells().is_empty() {
-            assert!(Instant::now() < deadline, "left behind: {:?}", self.shells());
+        while !left().is_empty() {
+            assert!(Instant::now() < deadline, "left behind: {:?}", left());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
