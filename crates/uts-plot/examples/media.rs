@@ -60,11 +60,11 @@ fn draw(measured: &Value) -> Option<String> {
         })
     };
     let late = |latency: &u64| {
-        panel(*latency, "in_time", format!("late or lost at {latency} ms, %"), |share| 100.0 * (1.0 - share))
+        panel(*latency, "in_time", format!("at {latency} ms, %"), |share| 100.0 * (1.0 - share))
     };
     let mut panels: Vec<Panel> = latencies.iter().filter_map(late).collect();
     let middle = latencies.get(latencies.len() / 2)?;
-    panels.extend(panel(*middle, "wire", format!("bytes by bytes of media, {middle} ms"), |times| times));
+    panels.extend(panel(*middle, "wire", "bytes, times".into(), |times| times));
     if panels.is_empty() {
         return None;
     }
@@ -72,7 +72,9 @@ fn draw(measured: &Value) -> Option<String> {
         |(t, tool): (usize, &&str)| Entry { label: (*tool).into(), look: look(t), swatch: Swatch::Bar };
     let picture = Picture {
         title: "Live media beside others".into(),
-        subtitle: "Less is better.".into(),
+        subtitle: format!(
+            "Datagrams late or lost, by latency; bytes on the wire by bytes of media ({middle} ms). Less is better."
+        ),
         description: format!(
             "Bars of medians for {} on the paths {}: datagrams that came late or not at all, and bytes on the wire.",
             tools.join(", "),

@@ -61,9 +61,9 @@ pub async fn run(out: &mut impl Write, order: Order) -> Result<(), Box<dyn Error
 async fn send(connection: &Connection, order: Order) -> Result<(), Box<dyn Error>> {
     let (mut flow, _recv) = connection.open_flow(FlowOptions::default()).await?.split();
     let headers: Vec<Vec<u8>> = match order {
-        Order::ControlFirst => jpeg::headers(COLUMNS, ROWS).into(),
+        Order::ControlFirst => coding::headers(COLUMNS, ROWS).into(),
         Order::TwoFirst => {
-            let [tables @ .., frame, scan] = jpeg::headers(COLUMNS, ROWS);
+            let [tables @ .., frame, scan] = coding::headers(COLUMNS, ROWS);
             vec![tables.concat(), [frame, scan].concat()]
         }
     };
@@ -83,7 +83,7 @@ async fn send(connection: &Connection, order: Order) -> Result<(), Box<dyn Error
     };
     for row in 0..ROWS {
         let shades: Vec<u8> = (0..COLUMNS).map(|column| shade(row, column)).collect();
-        flow.send_message(jpeg::row(row as u8, &shades), options).await?;
+        flow.send_message(coding::row(row as u8, &shades), options).await?;
     }
     flow.finished().await?;
     Ok(())
@@ -105,7 +105,7 @@ struct Player {
 
 async fn play(connection: &Connection) -> Result<Player, Box<dyn Error>> {
     let mut flow = connection.accept_flow().await.ok_or("the connection ended")?;
-    let mut decoder = jpeg::Decoder::default();
+    let mut decoder = coding::Decoder::default();
     let mut player = Player { rows: vec![String::new(); ROWS], parts_before: 0 };
     let mut is_shown = false;
     while let Some(part) = flow.recv_message().await? {
@@ -125,7 +125,7 @@ async fn play(connection: &Connection) -> Result<Player, Box<dyn Error>> {
 
 /// As much of JPEG (ISO 10918-1) as this picture needs: grey blocks, and a restart interval for
 /// each row, which is decoded by itself.
-pub mod jpeg {
+pub mod coding {
     use super::Bytes;
 
     /// Headers: quantisation, Huffman tables of DC and AC, the frame, the scan. Before them and
