@@ -162,7 +162,8 @@ async fn over_a_drawn_path(seed: u64) {
     let network = Network::begin(&path, seed).unwrap_or_else(|error| panic!("seed {seed}: {path}: {error}"));
     let dir = tempfile::tempdir().expect("a directory");
     let (local, remote) = (dir.path().join("local"), dir.path().join("remote"));
-    (fs::create_dir(&local).expect("made"), fs::create_dir(&remote).expect("made"));
+    fs::create_dir(&local).expect("made");
+    fs::create_dir(&remote).expect("made");
     let is_put = rng.random_bool(0.5);
     let sources = if is_put { local.join("tree") } else { remote.join("tree") };
     fill(&sources, &mut rng);
