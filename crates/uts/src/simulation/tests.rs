@@ -27,7 +27,8 @@ fn echo_with(change: impl Fn(&mut ConnectionConfig)) -> ConnectOptions {
     let identity = Identity::generate().expect("a key");
     let mut options = ConnectOptions::pinned(identity.fingerprint());
     let mut of_server = ServerOptions::new(identity);
-    (change(&mut options.connection), change(&mut of_server.connection));
+    change(&mut options.connection);
+    change(&mut of_server.connection);
     let listener = Listener::bind(SocketAddr::from(PLACE), of_server).expect("bound");
     tokio::spawn(async move {
         while let Some(connection) = listener.accept().await {
@@ -83,17 +84,17 @@ async fn rate_and_delay_are_those_of_the_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn days_of_silence_take_no_time() {
+async fn days_of_silence_are_outlived() {
     let _network = begin(FAIR, 2);
     let connection = connected(echo_with(|config| config.idle_timeout = Duration::ZERO)).await;
-    let begun = std::time::SystemTime::now();
+    let begun = Instant::now();
     let (mut send, mut recv) = flow(&connection).await;
     for day in 0..3 {
         send.write_all(&[day]).await.expect("written");
         assert_eq!(recv.read_u8().await.expect("an echo"), day);
         sleep(Duration::from_secs(24 * 3600)).await;
     }
-    assert!(begun.elapsed().is_ok_and(|passed| passed < Duration::from_secs(600)));
+    assert!(begun.elapsed() >= Duration::from_secs(3 * 24 * 3600));
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,7 +122,7 @@ async fn one(id: u64, mut rng: ChaCha8Rng, caller: Caller, runs: Runs, tally: Ar
 
 async fn seed(seed: u64) -> Tally {
     let path = "delay=10ms jitter=12ms,uniform,reorder loss=0.03 duplicate=0.03";
-    let network = begin(&path, seed);
+    let network = begin(path, seed);
     let (runs, tally) = (Runs::default(), Arc::new(Mutex::new(Tally::default())));
     let identity = Identity::generate().expect("a key");
     let rng = move |stream| {
