@@ -103,7 +103,7 @@ outside: setup ## Check that what has a workspace of its own still compiles: ben
 	@scripts/outside
 
 doc: setup ## Build the documentation of all crates, private parts included, into target/doc
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --features uts/simulation --locked
 
 package: setup ## Build a Debian package with manual, completions and units of systemd into target/package (needs cargo-deb)
 	@scripts/package
