@@ -12,7 +12,7 @@ import client
 import report
 from cases import MB, Sizes, make
 from tools import Croc, Rsync, Scp, Tool, Uts
-from turns import carry_out, choose, in_turns
+from turns import carry_out, choose, in_turns, pick
 from world import ROADS, Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,10 +64,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--client", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for option, known in (("paths", ROADS), ("cases", CASES), ("tools", ["uts", "scp", "rsync", "croc"])):
-        names = getattr(arguments, option).split(",")
-        if unknown := [name for name in names if name not in known]:
-            parser.error(f"--{option}: `{unknown[0]}` is none of {', '.join(known)}")
-        setattr(arguments, option, list(dict.fromkeys(names)))
+        pick(parser, arguments, option, known)
     arguments.runs = arguments.runs or (1 if arguments.quick else 5)
     arguments.uts, arguments.lab = arguments.uts.resolve(), arguments.lab.resolve()
     return arguments

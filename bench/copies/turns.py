@@ -2,10 +2,11 @@
 
 import json
 import signal
+import subprocess
 import sys
 import tempfile
-from argparse import Namespace
-from collections.abc import Callable, Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 
@@ -24,6 +25,35 @@ def carry_out(arguments: Namespace, measure: Callable[[Namespace, Path], dict | 
         arguments.out.write_text(json.dumps(measured, indent=1) + "\n")
         print(f"\nwritten to {arguments.out}")
     return measured
+
+
+def pick(parser: ArgumentParser, arguments: Namespace, option: str, known: Iterable[str]) -> None:
+    """Makes a list of the names that an option has, each once, which must be among those that are known."""
+    names = getattr(arguments, option).split(",")
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"--{option}: `{unknown[0]}` is none of {', '.join(known)}")
+    setattr(arguments, option, list(dict.fromkeys(names)))
+
+
+def draw(arguments: Namespace) -> None:
+    """Draws what was measured, if the program that does it was built."""
+    if not arguments.picture.exists():
+        return
+    picture = arguments.out.with_suffix(".svg")
+    drawn = subprocess.run([arguments.picture, arguments.out, picture], check=False)
+    if drawn.returncode == 0:
+        print(f"drawn to {picture}")
+
+
+def introduce(machine: dict, tools: list, left_out: dict[str, str], width: int) -> dict[str, str]:
+    """Prints where it is measured, and what with; gives the versions of the tools."""
+    print("; ".join(f"{value:.1f} load" if name == "load_at_begin" else f"{value}" for name, value in machine.items()))
+    versions = {tool.name: tool.version() for tool in tools}
+    for tool in tools:
+        print(f"  {tool.name:{width}} {versions[tool.name]}: {tool.says}")
+    for name, why in left_out.items():
+        print(f"  {name:{width}} left out: {why}")
+    return versions
 
 
 def choose(known: dict, names: list[str], work: Path) -> tuple[list, dict[str, str]]:

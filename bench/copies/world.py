@@ -31,6 +31,11 @@ class Road:
         return not self.options
 
 
+def both(rate: str, delay: str, buffer: str, more: str = "") -> list[str]:
+    """Options of a path that is the same both ways."""
+    return ["--both", f"rate={rate} delay={delay} buffer={buffer} {more}".strip()]
+
+
 ROADS = {
     "loopback": Road("loopback", "loopback", []),
     "clean": Road(

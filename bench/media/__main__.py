@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,17 +21,13 @@ import stream  # noqa: E402
 from datagram import DATAGRAM_BYTES  # noqa: E402
 from programs import Program, Rist, Srt, UtsMedia, UtsMediaOut  # noqa: E402
 from tools import Place  # noqa: E402
-from turns import carry_out, choose, in_turns  # noqa: E402
-from world import Bed, Road  # noqa: E402
+from turns import carry_out, choose, draw, in_turns, introduce, pick  # noqa: E402
+from world import Bed, Road, both  # noqa: E402
 
 SERVER = "10.77.0.2"
 TOOLS = ("uts", "uts-out", "srt", "rist")
 # Wi-Fi: aggregates of 40 packets at the most, one each 8 ms, and each 60 ms while others have the air, 5 s of each 20.
 AGGREGATE, QUIET_MS, SHARED_MS, CYCLE_MS, SHARED_PART_MS = 40, 8, 60, 20_000, 5_000
-
-
-def both(rate: str, delay: str, buffer: str, more: str = "") -> list[str]:
-    return ["--both", f"rate={rate} delay={delay} buffer={buffer} {more}".strip()]
 
 
 def aggregates(work: Path) -> str:
@@ -77,11 +72,7 @@ def main() -> int:
     measured = carry_out(arguments, measure, "media")
     if measured is None:
         return 1
-    if arguments.picture.exists():
-        picture = arguments.out.with_suffix(".svg")
-        drawn = subprocess.run([arguments.picture, arguments.out, picture], check=False)
-        if drawn.returncode == 0:
-            print(f"drawn to {picture}")
+    draw(arguments)
     own = [result for result in measured["results"] if result["tool"].startswith(UtsMedia.name)]
     return 1 if any(result["summary"]["failed"] for result in own) else 0
 
@@ -106,10 +97,7 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.paths = arguments.paths or ("2,wifi" if arguments.quick else ",".join(PATHS))
     for option, known in (("paths", PATHS), ("tools", TOOLS)):
-        names = getattr(arguments, option).split(",")
-        if unknown := [name for name in names if name not in known]:
-            parser.error(f"--{option}: `{unknown[0]}` is none of {', '.join(known)}")
-        setattr(arguments, option, list(dict.fromkeys(names)))
+        pick(parser, arguments, option, known)
     words = (arguments.latencies or ("120" if arguments.quick else "60,120,240")).split(",")
     if not all(word.isdigit() and 1 <= int(word) <= 10_000 for word in words):
         parser.error(f"--latencies: `{','.join(words)}` must be milliseconds, 1 to 10000 each, as in 60,120")
@@ -133,12 +121,7 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
         print(f"bench-media: nothing to measure: {'; '.join(left_out.values())}", file=sys.stderr)
         return None
     machine = report.machine(work) | {"load_at_begin": os.getloadavg()[0]}
-    print("; ".join(f"{value:.1f} load" if name == "load_at_begin" else f"{value}" for name, value in machine.items()))
-    versions = {tool.name: tool.version() for tool in tools}
-    for tool in tools:
-        print(f"  {tool.name:15} {versions[tool.name]}: {tool.says}")
-    for name, why in left_out.items():
-        print(f"  {name:15} left out: {why}")
+    versions = introduce(machine, tools, left_out, 15)
     limit_s = stream.READY_S + stream.WARM_S + arguments.seconds + stream.DRAIN_S + stream.PLAYER_S
     bed = Bed(arguments.lab, work, limit_s, arguments.tcp)
     known, results = roads(work), []

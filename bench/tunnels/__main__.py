@@ -6,7 +6,6 @@ Each carries keystrokes beside a download, a page of small objects, and a file, 
 import argparse
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,15 +18,11 @@ import report  # noqa: E402
 import works  # noqa: E402
 from carriers import HERE, Carrier, Kcp, SshTunnel, UtsTunnel, WireGuard  # noqa: E402
 from tools import Place, SBIN  # noqa: E402
-from turns import carry_out, choose, in_turns  # noqa: E402
-from world import Bed, Road  # noqa: E402
+from turns import carry_out, choose, draw, in_turns, introduce, pick  # noqa: E402
+from world import Bed, Road, both  # noqa: E402
 
 MB = 1_000_000
 SERVER = "10.77.0.2"
-
-
-def both(rate: str, delay: str, buffer: str, more: str = "") -> list[str]:
-    return ["--both", f"rate={rate} delay={delay} buffer={buffer} {more}".strip()]
 
 
 WIDE = ("100mbit", "20ms", "500kB")
@@ -53,11 +48,7 @@ def main() -> int:
     measured = carry_out(arguments, measure, "tunnels")
     if measured is None:
         return 1
-    if arguments.picture.exists():
-        picture = arguments.out.with_suffix(".svg")
-        drawn = subprocess.run([arguments.picture, arguments.out, picture], check=False)
-        if drawn.returncode == 0:
-            print(f"drawn to {picture}")
+    draw(arguments)
     own = [result for result in measured["results"] if result["tool"] == UtsTunnel.name]
     return 1 if any("error" in run for result in own for run in result["runs"]) else 0
 
@@ -85,10 +76,7 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     choices = (("paths", ROADS), ("works", works.WORKS), ("tools", ["uts", "ssh", "kcp", "wireguard"]))
     for option, known in choices:
-        names = getattr(arguments, option).split(",")
-        if unknown := [name for name in names if name not in known]:
-            parser.error(f"--{option}: `{unknown[0]}` is none of {', '.join(known)}")
-        setattr(arguments, option, list(dict.fromkeys(names)))
+        pick(parser, arguments, option, known)
     arguments.runs = arguments.runs or (1 if arguments.quick else 3)
     arguments.file = arguments.file or (4 if arguments.quick else 64)
     arguments.keys = arguments.keys or (6.0 if arguments.quick else 15.0)
@@ -104,12 +92,7 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
         print(f"bench-tunnels: nothing to measure: {'; '.join(left_out.values())}", file=sys.stderr)
         return None
     machine = report.machine(work) | {"tcp": arguments.tcp, "load_at_begin": os.getloadavg()[0]}
-    print("; ".join(f"{value:.1f} load" if name == "load_at_begin" else f"{value}" for name, value in machine.items()))
-    versions = {tool.name: tool.version() for tool in tools}
-    for tool in tools:
-        print(f"  {tool.name:11} {versions[tool.name]}: {tool.says}")
-    for name, why in left_out.items():
-        print(f"  {name:11} left out: {why}")
+    versions = introduce(machine, tools, left_out, 11)
     bed = Bed(arguments.lab, work, arguments.limit + arguments.keys + 200.0, arguments.tcp)
     results: list[dict] = []
     for path in arguments.paths:
