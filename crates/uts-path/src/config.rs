@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
+/// Bytes of IPv4 and UDP headers on a datagram (RFC 791, RFC 768): the overhead where datagrams are
+/// carried, unless the settings say otherwise.
+pub const IP_UDP_OVERHEAD_BYTES: u32 = 28;
 /// Longest delay, jitter or extra delay that a link may have: one hour.
 pub(crate) const MAX_DELAY_NS: u64 = 3_600_000_000_000;
 /// Highest rate that a link may have: 10 Tbit/s.

@@ -63,7 +63,9 @@ mod wire;
 
 pub use change::{Change, Setting};
 pub use compression::Compression;
-pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+pub use config::{
+    Buffer, Corruption, IP_UDP_OVERHEAD_BYTES, Jitter, JitterShape, LinkConfig, Loss, Reordering,
+};
 pub use error::SpecError;
 pub use framing::Framing;
 pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};

@@ -131,7 +131,7 @@ struct Column {
     kind: Kind,
     /// For each row 1, or 0 where the field is empty.
     levels: Vec<i16>,
-    /// Those that are not empty.
+    /// Cells that are not empty.
     values: Values,
 }
 

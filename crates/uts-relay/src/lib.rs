@@ -37,8 +37,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use uts_path::{Change, LinkConfig, PathConfig, SpecError, Target};
 
-/// Bytes of IPv4 and UDP headers on a datagram: the overhead unless the settings say otherwise.
-pub const IP_UDP_OVERHEAD_BYTES: u32 = 28;
+pub use uts_path::IP_UDP_OVERHEAD_BYTES;
 
 /// Settings of a relay.
 #[derive(Debug, Clone)]

@@ -178,7 +178,7 @@ pub mod coding {
         message.into()
     }
 
-    /// What headers have said so far.
+    /// State that headers have set so far.
     #[derive(Debug, Default)]
     pub struct Decoder {
         columns: Option<usize>,

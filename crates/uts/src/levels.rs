@@ -48,7 +48,7 @@ pub struct Level {
     pub loss: f64,
 }
 
-/// Why levels are refused.
+/// Reason for which levels are refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LevelsError {
     /// There are none, or too many.

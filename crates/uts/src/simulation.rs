@@ -64,10 +64,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use uts_engine::Ecn;
-use uts_path::{Change, LinkConfig, PathConfig};
-
-/// Bytes of IPv4 and UDP headers on each packet, unless a path says otherwise (`overhead=`).
-const OVERHEAD_BYTES: u32 = 28;
+use uts_path::{Change, IP_UDP_OVERHEAD_BYTES, LinkConfig, PathConfig};
 
 /// The first port that an endpoint gets that names none.
 const FIRST_PORT: u16 = 20_000;
@@ -162,7 +159,7 @@ impl Network {
         if Network::current().is_some() {
             return Err(SimulationError::Begun);
         }
-        let plain = LinkConfig { overhead_bytes: OVERHEAD_BYTES, ..LinkConfig::default() };
+        let plain = LinkConfig { overhead_bytes: IP_UDP_OVERHEAD_BYTES, ..LinkConfig::default() };
         let usual = PathConfig::both(plain.with(&path.parse()?)?);
         // A trace that has to be read from a file is an error now rather than at the first packet.
         uts_path::Path::<Datagram>::new(usual.clone(), seed, 0)?;

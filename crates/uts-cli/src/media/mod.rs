@@ -103,7 +103,7 @@ pub fn requests() -> Requirements {
 }
 
 /// The way to the far end of a connection: a latency counts from what the quickest datagram takes.
-/// What is sent so much later than its latency says comes in time no more.
+/// A datagram that leaves later than its latency allows comes in time no more.
 pub struct Way {
     connection: Connection,
     looked: Option<Instant>,

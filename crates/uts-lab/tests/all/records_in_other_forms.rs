@@ -1,4 +1,4 @@
-//! What runs leave, compressed: it is read as if it were not, by this program and by those of
+//! Compressed records of runs are read as if they were not compressed, by this program and by
 //! others. The workspace `readers` has tests of other readers.
 
 use crate::skip;
@@ -34,7 +34,7 @@ impl Bench {
         self.0.path().join(name)
     }
 
-    /// What the laboratory says, which has to end well.
+    /// Output of the laboratory, which has to end well.
     fn lab(&self, arguments: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uts-lab"));
         let output = command.args(arguments.split(' ')).current_dir(self.0.path()).output().unwrap();

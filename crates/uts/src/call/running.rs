@@ -1,4 +1,4 @@
-//! Where the calls and clients run that a server has at a time.
+//! The calls and clients that a server runs at a time.
 
 use core::future::{Future, pending};
 #[cfg(unix)]

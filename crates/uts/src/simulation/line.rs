@@ -105,9 +105,7 @@ async fn until(due: Option<Instant>) {
 
 impl Payload for Datagram {
     fn flip_bit(&mut self, bit: usize) {
-        if let Some(byte) = self.contents.get_mut(bit / 8) {
-            *byte ^= 1 << (bit % 8);
-        }
+        self.contents.flip_bit(bit);
     }
 
     fn mark_ce(&mut self) -> bool {

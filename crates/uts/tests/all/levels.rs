@@ -23,7 +23,7 @@ fn levels() -> Levels {
         .expect("levels")
 }
 
-/// Who takes part, and what they send at their levels to the server, each by a connection.
+/// A participant, who sends to the server at a level, by a connection.
 struct Participant {
     node: NodeId,
     connection: ConnectionHandle,

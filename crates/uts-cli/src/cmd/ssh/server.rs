@@ -117,7 +117,7 @@ pub async fn run(args: &SshServerArgs, ready: Option<Ready>) -> Result<(), Failu
 }
 
 /// Leaves the outputs: ssh ends when nobody has them any more.
-fn leave(null: &File) -> rustix::io::Result<()> {
+pub fn leave(null: &File) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stdin(null)?;
     rustix::stdio::dup2_stdout(null)?;
     rustix::stdio::dup2_stderr(null)

@@ -52,7 +52,7 @@ impl Line {
     }
 }
 
-/// Those whom a login may ask for passwords.
+/// Permission of a login to ask for passwords.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
     /// Whoever is there.

@@ -131,7 +131,7 @@ impl World {
         processes("ssh-shell", &self.place.path("far"))
     }
 
-    /// What is said of the shell of this name.
+    /// Waits until the list says this of the shell of this name.
     #[track_caller]
     fn await_said(&self, name: &str, text: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -257,7 +257,7 @@ fn a_shell_that_somebody_is_attached_to_is_taken_by_name_alone() {
     world.assert_no_shells_left();
 }
 
-/// What it has shown last, and its status, are there for who attaches next.
+/// Its last screen and its status are there for the next one who attaches.
 #[test]
 fn a_command_that_ends_while_nobody_is_attached_is_seen_all_the_same() {
     let Some(world) = World::new(true, &[]) else { return };

@@ -9,6 +9,7 @@ use super::wire::{CONTENT_BYTES_MAX, Frame, Hello, Size};
 use crate::args::SshShellArgs;
 use crate::cmd::ssh::login::MARK;
 use crate::cmd::ssh::places;
+use crate::cmd::ssh::server::leave;
 use crate::cmd::{Failure, interrupted};
 use crate::ui::lines;
 use pty_process::{OwnedReadPty, OwnedWritePty};
@@ -84,12 +85,6 @@ pub async fn run(args: &SshShellArgs) -> Result<(), Failure> {
     // Its socket is removed with it.
     let _ = control.await;
     Ok(())
-}
-
-fn leave(null: &File) -> rustix::io::Result<()> {
-    rustix::stdio::dup2_stdin(null)?;
-    rustix::stdio::dup2_stdout(null)?;
-    rustix::stdio::dup2_stderr(null)
 }
 
 /// The place at which the shell finds the agent of who is attached. It is removed with this.

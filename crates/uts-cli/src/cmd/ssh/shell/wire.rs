@@ -77,7 +77,7 @@ impl Frame {
     /// Reads the next frame.
     ///
     /// # Errors
-    /// Those of the socket, its end included, and what is no frame.
+    /// Errors of the socket, its end included, and bytes that are no frame.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a frame that is none");
         let kind = from.read_u8().await?;
