@@ -1,7 +1,7 @@
 //! Reach of the far end of a tunnel, as programs of other people meet it: names with silent
 //! addresses, names that nobody answers, addresses that are asked, and reasons that are told.
 
-use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, serve, udp_echo};
+use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, sees_a_reset, serve, udp_echo};
 use crate::common::{PATIENCE, Place, in_own_namespace};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -288,7 +288,7 @@ fn a_refusal_of_the_far_end_resets_and_is_told_in_the_words_of_the_system() {
     let down = free_port();
     let server = serve(&place, &HERE);
     let tunnel = Tunnel::start(&place, "home", &server, &["-L", &format!("0:127.0.0.1:{down}")]);
-    assert_eq!(tunnel.connect(0).read(&mut [0]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
+    sees_a_reset(tunnel.address(0));
     let listener = TcpListener::bind(("127.0.0.1", down)).expect("bound");
     let mut stream = tunnel.connect(0);
     stream.set_read_timeout(Some(PATIENCE)).expect("set");

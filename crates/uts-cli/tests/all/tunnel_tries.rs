@@ -1,6 +1,6 @@
 //! The first try to connect and later ones: the same patience, and the same end of it.
 
-use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, serve_at};
+use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, serve_at, try_connect};
 use crate::common::{PATIENCE, Place, Running, in_own_namespace};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
@@ -107,7 +107,10 @@ fn a_name_that_is_made_known_or_changed_later_is_found() {
     first.running.signal(rustix::process::Signal::TERM);
     first.running.wait();
     let _second = serve_at(&place, &moved, &permits);
-    let again = (0..20).any(|_| ask(connect(at), b"again").is_ok_and(|back| back == b"again"));
+    let again = (0..20).any(|_| {
+        let back = try_connect(at).and_then(|stream| ask(stream, b"again"));
+        back.is_ok_and(|back| back == b"again")
+    });
     assert!(again, "it is not found again");
     let said = end(running);
     assert!(said.contains("not connected: no such host: my.srv"), "{said}");

@@ -1,6 +1,6 @@
 //! `uts tunnel`: ports that lead through a server, as programs of other people meet them.
 
-use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, serve, udp_echo};
+use crate::common::tunnel::{Tunnel, ask, connect, echo, free_port, key_of, sees_a_reset, serve, udp_echo};
 use crate::common::{PATIENCE, Place};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
@@ -69,8 +69,7 @@ fn what_is_not_permitted_or_not_there_is_said_in_a_line() {
     let options = ["-L", &to(mine), "-L", &to(&open), "-L", &to("nowhere.invalid:80")];
     let tunnel = Tunnel::start(&place, "home", &server, &options);
     for nth in [0, 1, 2, 0] {
-        let error = tunnel.connect(nth).read(&mut [0]).expect_err("reset");
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        sees_a_reset(tunnel.address(nth));
     }
     let said = tunnel.end();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("Z uts: 127")).collect();

@@ -134,10 +134,22 @@ impl<'a> Tunnel<'a> {
 
 /// A connection whose waits are bounded.
 pub fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    stream.set_write_timeout(Some(PATIENCE)).expect("set");
-    stream
+    try_connect(address).expect("connected")
+}
+
+/// The same where a forward may refuse: its reset can come before the system has said that the
+/// connection is made, and is an error of connecting then.
+pub fn try_connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Sees a forward take a connection and reset it.
+pub fn sees_a_reset(address: SocketAddr) {
+    let refused = try_connect(address).and_then(|mut stream| stream.read(&mut [0]));
+    assert_eq!(refused.expect_err("reset").kind(), ErrorKind::ConnectionReset);
 }
 
 /// Connects by way of SOCKS5.
