@@ -79,7 +79,9 @@ impl Ways {
         }
     }
 
-    /// Tells the application that a flow takes more, if it does.
+    /// Tells the application that a flow takes more, once a third of what it may hold is free (so
+    /// does the kernel's TCP: `sk_stream_min_wspace`). Told of each packet that has arrived, it
+    /// would write, and this end send, a packet or two at a time.
     fn wake_writer(&mut self, id: u32) {
         let room = self.send_capacity(id);
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
@@ -87,7 +89,7 @@ impl Ways {
             return;
         };
         let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
-        if may_write && send.buffer.load_bytes() < room {
+        if may_write && send.buffer.load_bytes() < room - room / 3 {
             send.writer_waits = false;
             self.events.push_back(Event::Writable(FlowId(id)));
         }

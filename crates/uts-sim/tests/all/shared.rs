@@ -20,6 +20,8 @@ struct Outcome {
     shares: Vec<f64>,
     lost: u64,
     sent: u64,
+    /// Bytes that each wake of a writer let it write, on average.
+    written_by_wake: usize,
     /// Delay of each word of the connection that is quiet else.
     delays: Vec<Duration>,
 }
@@ -49,6 +51,8 @@ struct Setup {
     /// Changes of the path.
     schedule: &'static str,
     waiting_bytes_max: u64,
+    /// Memory of each end for all of them.
+    memory_bytes_max: usize,
     /// There is another one, which only says a word now and then.
     with_quiet: bool,
 }
@@ -56,7 +60,10 @@ struct Setup {
 impl Setup {
     fn new(connections: usize, path: &'static str) -> Self {
         let waiting_bytes_max = EndpointConfig::default().waiting_bytes_max;
-        Setup { connections, path, schedule: "", waiting_bytes_max, with_quiet: false }
+        // Memory for hundreds of connections that all have much to send: it is the way that they
+        // share here.
+        let memory_bytes_max = 1 << 30;
+        Setup { connections, path, schedule: "", waiting_bytes_max, memory_bytes_max, with_quiet: false }
     }
 
     /// Nothing bounds what waits on the way.
@@ -67,9 +74,8 @@ impl Setup {
     fn world(&self) -> World {
         let mut path = PathConfig::both(self.path.parse().expect("a valid path"));
         path.schedule = self.schedule.parse().expect("a valid schedule");
-        // Memory for hundreds of connections that all have much to send: it is the way that they
-        // share here.
-        let endpoint = EndpointConfig { memory_bytes_max: 1 << 30, ..EndpointConfig::default() };
+        let memory_bytes_max = self.memory_bytes_max;
+        let endpoint = EndpointConfig { memory_bytes_max, ..EndpointConfig::default() };
         let client = EndpointConfig { waiting_bytes_max: self.waiting_bytes_max, ..endpoint.clone() };
         let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..endpoint };
         let config = WorldConfig { path, server, client, ..WorldConfig::default() };
@@ -87,6 +93,7 @@ impl Setup {
             connect();
         }
         let quiet = self.with_quiet.then(connect);
+        let (mut wakes, mut written) = (0, 0);
         let (mut delays, mut word_at) = (Vec::new(), Time::from_millis(from));
         let until = Time::from_millis(until);
         loop {
@@ -115,8 +122,11 @@ impl Setup {
                         flows.insert(handle, flow);
                     }
                     let data = Bytes::from_static(&[7; 64 << 10]);
-                    while quiet != Some(handle) && connection.write(now, flows[&handle], data.clone()).is_ok()
+                    wakes += 1;
+                    while quiet != Some(handle)
+                        && let Ok(taken) = connection.write(now, flows[&handle], data.clone())
                     {
+                        written += taken;
                     }
                 }
                 (SERVER, Event::Readable(flow)) => {
@@ -138,7 +148,7 @@ impl Setup {
         let mut shares: Vec<_> = got.values().map(|bytes| *bytes as f64).collect();
         assert!(shares.len() <= self.connections);
         shares.resize(self.connections, 0.0);
-        let mut outcome = Outcome { shares, lost: 0, sent: 0, delays };
+        let mut outcome = Outcome { shares, lost: 0, sent: 0, written_by_wake: written / wakes, delays };
         for handle in flows.keys() {
             let stats = world.endpoint(CLIENT).peek(*handle).expect("open").stats();
             outcome.lost += stats.packets_lost;
@@ -218,4 +228,14 @@ fn a_long_path_is_filled_whatever_may_wait() {
     let bounded = Setup { waiting_bytes_max: 1 << 20, ..eight.clone() }.run([4_000, 8_000]);
     let free = eight.unbounded().run([4_000, 8_000]);
     assert!(bounded.bits() > 0.9 * free.bits(), "{} to {}", bounded.bits(), free.bits());
+}
+
+/// Memory is short: each has 64 KiB for what it has written. A writer that is woken for each packet
+/// that has arrived writes as little each time, and what it writes leaves in small batches.
+#[test]
+fn writers_that_share_little_memory_write_much_at_a_time() {
+    let outcome = Setup { memory_bytes_max: 100 << 16, ..Setup::new(100, MACHINE) }.run([1_500, 3_500]);
+    assert!(outcome.written_by_wake > 16 << 10, "{} bytes", outcome.written_by_wake);
+    assert!(outcome.bits() > 0.9 * 2e9, "{}", outcome.bits());
+    assert!(outcome.jain() > 0.95, "{}", outcome.jain());
 }
