@@ -43,6 +43,7 @@ pub(crate) struct Kept {
     connections_max: Option<usize>,
     connections_per_address_max: Option<usize>,
     connections_per_key_max: Option<usize>,
+    memory_bytes_max: Option<usize>,
     priority: Option<u8>,
     has_requirements: bool,
 }
@@ -196,6 +197,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "memoryBytesMax",
+        expected: "a number of bytes",
+        set: |kept, text| {
+            kept.memory_bytes_max = Some(number(text)?);
+            Ok(())
+        },
+    },
+    Setting {
         name: "qlog",
         expected: "a folder",
         set: |kept, text| {
@@ -306,6 +315,7 @@ impl Kept {
         *per_address = self.connections_per_address_max.unwrap_or(*per_address);
         let per_key = &mut options.connections_per_key_max;
         *per_key = self.connections_per_key_max.unwrap_or(*per_key);
+        options.memory_bytes_max = self.memory_bytes_max.unwrap_or(options.memory_bytes_max);
         options.qlog = self.qlog.clone();
         options.key_log = self.key_log;
         options.key_exchange = self.key_exchange;

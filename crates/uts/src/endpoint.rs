@@ -7,6 +7,7 @@ use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::early::{Early, Ticket};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
+use crate::machine::memory_for_connections;
 use crate::race::in_turns;
 use crate::tls::KeyExchange;
 use crate::trust::{Trust, TrustError};
@@ -333,6 +334,7 @@ impl Endpoint {
         let config = EndpointConfig {
             cid_bytes: CLIENT_CID_BYTES,
             secret: random_bytes()?,
+            memory_bytes_max: memory_for_connections(),
             ..EndpointConfig::default()
         };
         Ok(Endpoint { shared: Shared::start(Host::Runtime, addr, None, config, spin)? })

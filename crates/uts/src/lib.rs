@@ -64,6 +64,7 @@ mod instance;
 mod known_hosts;
 pub mod levels;
 mod listener;
+mod machine;
 pub mod moves;
 pub mod race;
 mod roaming;

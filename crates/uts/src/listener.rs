@@ -8,6 +8,7 @@ use crate::driver::succession::{self, Handover, Link, Pulse, TakenOver};
 use crate::driver::{Host, Inner, OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
+use crate::machine::memory_for_connections;
 use crate::tls::{self, KeyExchange, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
 use core::fmt;
@@ -59,6 +60,14 @@ pub struct ServerOptions {
     /// If more than this many handshakes are under way, clients must first show that they are at
     /// their address.
     pub handshakes_before_retry: usize,
+    /// Memory that all connections together may take, in bytes, for what is received and not read,
+    /// and for what is written and not acknowledged. Each connection has a little beside it, so
+    /// that it goes on when others have taken all
+    /// ([`EndpointConfig::memory_bytes_max`](uts_engine::EndpointConfig::memory_bytes_max)). A
+    /// sixteenth of the memory that this process may have, if nothing else is said, and at least
+    /// 96 MiB. Many connections that share little memory send little at a time, which costs
+    /// processor time.
+    pub memory_bytes_max: usize,
     /// Tasks that carry the connections side by side, 1 to [`WORKERS_MAX`]: as many processors as
     /// there are can then be used. Each has a socket at the address, and connections of its own,
     /// which stay with it. Limits of connections are for all of them together; a newcomer takes the
@@ -93,6 +102,7 @@ impl ServerOptions {
             connections_per_address_max: defaults.connections_per_address_max,
             connections_per_key_max: usize::MAX,
             handshakes_before_retry: defaults.handshakes_before_retry,
+            memory_bytes_max: memory_for_connections(),
             workers: 1,
             spin: Duration::ZERO,
             qlog: None,
@@ -326,6 +336,7 @@ impl Listener {
             handshakes_before_retry: options.handshakes_before_retry,
             secret: options.identity.endpoint_secret(),
             takes_early: options.early,
+            memory_bytes_max: options.memory_bytes_max,
             ..EndpointConfig::default()
         };
         let workers = start(of_workers(&config, options.workers), options.spin).map_err(bind)?;
