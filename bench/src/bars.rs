@@ -69,7 +69,7 @@ pub fn judge(rows: &[Row], adaptivity: &[Adaptivity]) -> Vec<Bar> {
 
 fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
     use Transport::{
-        Iperf3Cubic, Iperf3CubicW1m, Quinn, RawUdp, S2nQuic, TcpCubic, Uts, UtsBare, UtsCrc32c,
+        Iperf3Cubic, Iperf3CubicW1m, Quinn, RawUdp, S2nQuic, TcpCubic, TcpRustls, Uts, UtsBare, UtsCrc32c,
         UtsCrc32cBlocking,
     };
     let mut compare = |path, ours, rivals: &[Transport], figure, what: &str, wanted, at_most| {
@@ -80,6 +80,7 @@ fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
     for (path, wanted) in [("veth", 2.0), ("veth-1500", 1.7), ("veth-1500-gro", 1.7)] {
         let what = "protected: goodput to the better of quinn and s2n-quic";
         compare(path, Uts, &[Quinn, S2nQuic], "gbps", what, wanted, false);
+        compare(path, Uts, &[TcpRustls], "gbps", "protected: goodput to TLS over TCP", 1.0, false);
     }
     for path in ["veth-1500", "veth-1500-gro"] {
         // All of these wait in the threads that use them.

@@ -87,6 +87,7 @@ const UTS: Shown = ("UTS", &[Transport::Uts]);
 const QUINN: Shown = ("quinn", &[Transport::Quinn]);
 const S2N: Shown = ("s2n-quic", &[Transport::S2nQuic]);
 const TCP: Shown = ("TCP CUBIC", &[Transport::TcpCubic]);
+const TLS: Shown = ("TLS over TCP", &[Transport::TcpRustls]);
 const RAW: Shown = ("raw UDP", &[Transport::RawUdp]);
 
 const PANELS: [Panel; 5] = [
@@ -94,7 +95,7 @@ const PANELS: [Panel; 5] = [
         title: "Bulk data, encrypted: Gbit/s",
         figure: ("gbps", 1.0),
         groups: BULK,
-        transports: &[UTS, S2N, QUINN],
+        transports: &[UTS, S2N, QUINN, TLS],
     },
     Panel {
         title: "Bulk data, not encrypted: Gbit/s",
@@ -119,6 +120,7 @@ const PANELS: [Panel; 5] = [
             ("UTS, calls that wait", &[Transport::UtsBlocking]),
             ("UTS on tokio", &[Transport::Uts]),
             TCP,
+            TLS,
             RAW,
             QUINN,
             S2N,
@@ -134,7 +136,7 @@ const PANELS: [Panel; 5] = [
         title: "Handshake, median, microseconds (less is better)",
         figure: ("p50_us", 1.0),
         groups: &[anywhere("one after the other", Work::Handshakes, TWO_CORES)],
-        transports: &[UTS, QUINN],
+        transports: &[UTS, QUINN, TLS],
     },
 ];
 

@@ -101,6 +101,10 @@ impl Row {
     }
 }
 
+/// How many times as long as others connections send that share an endpoint. A round of turns of a
+/// thousand takes a quarter of a second, and several have to be over before each has its part.
+const SHARED_FOR: f64 = 4.0;
+
 /// All cases of the works that are asked for.
 pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Plan) -> Vec<Case> {
     let has = |place: &Place| world.places().contains(place);
@@ -126,8 +130,11 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
                 {
                     add(usual, false, 1);
                 }
-                Work::Messages | Work::SingleMessages | Work::Handshakes
-                    if is_plain_uts || transport == Transport::Quinn =>
+                Work::Messages | Work::SingleMessages if is_plain_uts || transport == Transport::Quinn => {
+                    add(usual, false, 1);
+                }
+                Work::Handshakes
+                    if is_plain_uts || matches!(transport, Transport::Quinn | Transport::TcpRustls) =>
                 {
                     add(usual, false, 1);
                 }
@@ -336,6 +343,7 @@ impl Case {
         let (first, last) = end_cores();
         let seconds = match self.work {
             Work::Ping | Work::Spin => plan.ping_s,
+            Work::Shared => plan.bulk_s * SHARED_FOR,
             _ => plan.bulk_s,
         };
         let duration = Duration::from_secs_f64(seconds);

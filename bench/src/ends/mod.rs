@@ -5,11 +5,13 @@
 //! client prints its [`Outcome`]. Bulk data goes from the client to the server.
 
 mod blocking;
+mod certificates;
 mod many;
 mod quic;
 mod raw;
 mod s2n;
 mod tcp;
+mod tls;
 mod universal;
 
 use crate::{summary, usage};
@@ -45,6 +47,8 @@ pub enum Transport {
     RawUdp,
     /// Kernel TCP from blocking sockets.
     TcpCubic,
+    /// TLS 1.3 by rustls over kernel TCP, on tokio.
+    TcpRustls,
     /// Kernel TCP, by iperf3.
     Iperf3Cubic,
     /// The same with a window of 1 MiB.
@@ -73,9 +77,10 @@ pub enum Transport {
 
 impl Transport {
     /// All of them, in the order of reports.
-    pub const ALL: [Transport; 13] = [
+    pub const ALL: [Transport; 14] = [
         Transport::RawUdp,
         Transport::TcpCubic,
+        Transport::TcpRustls,
         Transport::Iperf3Cubic,
         Transport::Iperf3CubicW1m,
         Transport::Quinn,
@@ -94,6 +99,7 @@ impl Transport {
         match self {
             Transport::RawUdp => "raw-udp",
             Transport::TcpCubic => "tcp-cubic",
+            Transport::TcpRustls => "tcp-rustls",
             Transport::Iperf3Cubic => "iperf3-cubic",
             Transport::Iperf3CubicW1m => "iperf3-cubic-w1m",
             Transport::Quinn => "quinn",
@@ -269,6 +275,7 @@ fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
     match task.transport {
         Transport::RawUdp => raw::serve(task, ip),
         Transport::TcpCubic => tcp::serve(task, ip),
+        Transport::TcpRustls => tls::serve(task, ip),
         Transport::Quinn => quic::serve(task, ip),
         Transport::S2nQuic => s2n::serve(task, ip),
         Transport::UtsBlocking | Transport::UtsCrc32cBlocking => blocking::serve(task, ip),
@@ -283,6 +290,7 @@ fn call(task: &Task, to: SocketAddr, key: &str) -> Result<Outcome> {
     match task.transport {
         Transport::RawUdp => raw::call(task, to),
         Transport::TcpCubic => tcp::call(task, to),
+        Transport::TcpRustls => tls::call(task, to, key),
         Transport::Quinn => quic::call(task, to, key),
         Transport::S2nQuic => s2n::call(task, to, key),
         Transport::UtsBlocking | Transport::UtsCrc32cBlocking => blocking::call(task, to, key),

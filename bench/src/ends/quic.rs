@@ -1,8 +1,9 @@
 //! QUIC by quinn, with windows that do not limit it.
 
+use super::certificates::SERVER_NAME;
 use super::{
     Expense, HANDSHAKES_AT_ONCE, MESSAGE_BYTES, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch,
-    Task, WRITE_BYTES, Work, announce, from_hex, lacks, many, run_task, to_hex,
+    Task, WRITE_BYTES, Work, announce, certificates, lacks, many, run_task, to_hex,
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -11,11 +12,9 @@ use quinn::{
     ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream,
     ServerConfig, TransportConfig, VarInt,
 };
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-const SERVER_NAME: &str = "server.test";
 const WINDOW_BYTES: u32 = 64 << 20;
 
 fn settings() -> TransportConfig {
@@ -42,26 +41,9 @@ fn endpoint(ip: IpAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
     Ok(Endpoint::new(EndpointConfig::default(), server, socket.into(), runtime)?)
 }
 
-/// AES-128-GCM first, as UTS has it.
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    use rustls::crypto::ring::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};
-    Arc::new(rustls::crypto::CryptoProvider {
-        cipher_suites: vec![TLS13_AES_128_GCM_SHA256],
-        ..default_provider()
-    })
-}
-
 pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
     let task = task.clone();
-    let identity = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()])?;
-    let certificate = identity.cert.der().clone();
-    let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key.into())?;
-    // UTS resumes no sessions; every handshake is a whole one.
-    tls.send_tls13_tickets = 0;
+    let (tls, certificate) = certificates::server()?;
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config.transport_config(Arc::new(settings()));
     run_task(async move {
@@ -129,13 +111,7 @@ async fn accept_many(endpoint: &Endpoint) -> Result<Outcome> {
 }
 
 fn client_config(work: Work, certificate: &str) -> Result<ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from(from_hex(certificate)?))?;
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.resumption = rustls::client::Resumption::disabled();
+    let tls = certificates::client(certificate)?;
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut settings = settings();
     if work == Work::SingleMessages {

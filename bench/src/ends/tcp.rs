@@ -6,7 +6,8 @@ use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-fn socket(ip: IpAddr) -> Result<Socket> {
+/// A socket of TCP with CUBIC, for addresses of the kind of `ip`.
+pub fn socket(ip: IpAddr) -> Result<Socket> {
     let socket = Socket::new(Domain::for_address(SocketAddr::new(ip, 0)), Type::STREAM, None)?;
     // Said explicitly: what a host has as its default differs.
     socket.set_tcp_congestion(b"cubic").context("TCP_CONGESTION cubic")?;
