@@ -14,12 +14,25 @@ pub struct PathGiven {
     pub loss: Option<f64>,
     /// Mean number of packets lost in a row.
     pub burst: Option<f64>,
+    /// Mean time in queues.
+    pub queue: Option<Duration>,
+    /// Share of the losses that congestion has caused, 0 to 1.
+    pub congestive: Option<f64>,
+    /// Packets with data that the application makes in a second, where it has a rate of its own.
+    pub packets_per_s: Option<f64>,
+    /// Number of these that leave together.
+    pub together: Option<f64>,
+    /// Bytes of the application in each of them.
+    pub payload_bytes: Option<f64>,
+    /// Number of packets that all of this rests on.
+    pub samples: Option<u64>,
     /// Largest UDP payload, in bytes.
     pub mtu_bytes: Option<u64>,
 }
 
 impl PathGiven {
-    /// Reads `rtt=40ms,rate=50Mbit/s,loss=5%,burst=4,mtu=1472`, each optional.
+    /// Reads `rtt=40ms,rate=50Mbit/s,loss=5%,burst=4,mtu=1472`, each optional, and the other facts
+    /// of [`PathFacts`](uts::PathFacts) as these are written.
     ///
     /// # Errors
     /// What is wrong, in one line.
@@ -41,13 +54,36 @@ impl PathGiven {
                     let bps = Some(bps).filter(|bps| *bps >= RATE_MIN_BPS).ok_or_else(|| bad(WANTED))?;
                     path.rate_bps = Some(bps as f64);
                 }
+                "queue" => {
+                    path.queue = Some(uts_units::time(value).map_err(|e| wrong(e, "a time, as 12ms"))?);
+                }
                 "loss" => {
                     let share = uts_units::share(value).ok().filter(|share| (0.0..1.0).contains(share));
                     path.loss = Some(share.ok_or_else(|| bad("a share below 1, as 5% or 0.05"))?);
                 }
+                "congestive" => {
+                    let share = uts_units::share(value).ok().filter(|share| (0.0..=1.0).contains(share));
+                    path.congestive = Some(share.ok_or_else(|| bad("a share of the losses, as 30% or 0.3"))?);
+                }
                 "burst" => {
-                    let burst = value.trim().parse::<f64>().ok().filter(|b| b.is_finite() && *b >= 1.0);
-                    path.burst = Some(burst.ok_or_else(|| bad("a number of packets, at least 1"))?);
+                    path.burst = Some(
+                        number(value, 1.0, f64::MAX).ok_or_else(|| bad("a number of packets, at least 1"))?,
+                    );
+                }
+                "packets" => {
+                    let packets = number(value, 0.001, 1e9);
+                    path.packets_per_s = Some(packets.ok_or_else(|| bad("a number of packets a second"))?);
+                }
+                "together" => {
+                    let together = number(value, 1.0, 1e6);
+                    path.together = Some(together.ok_or_else(|| bad("a number of packets, at least 1"))?);
+                }
+                "payload" => {
+                    let bytes = number(value, 1.0, 65_527.0);
+                    path.payload_bytes = Some(bytes.ok_or_else(|| bad("bytes in a packet (1 to 65527)"))?);
+                }
+                "samples" => {
+                    path.samples = Some(value.trim().parse().map_err(|_| bad("a number of packets"))?);
                 }
                 "mtu" => {
                     let mtu = value.trim().parse::<u64>().ok().filter(|b| (268..=65_527).contains(b));
@@ -55,13 +91,19 @@ impl PathGiven {
                 }
                 other => {
                     return Err(format!(
-                        "--path: there is no `{other}`; rtt, rate, loss, burst and mtu are known"
+                        "--path: there is no `{other}`; rtt, queue, rate, loss, burst, congestive, packets, \
+                         together, payload, mtu and samples are known"
                     ));
                 }
             }
         }
         Ok(path)
     }
+}
+
+/// A number within bounds.
+fn number(text: &str, least: f64, most: f64) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|number| (least..=most).contains(number))
 }
 
 /// Lowest rate of a path, in bits per second: a byte a second.
@@ -259,6 +301,7 @@ mod tests {
             loss: Some(0.05),
             burst: Some(4.0),
             mtu_bytes: Some(1472),
+            ..PathGiven::default()
         };
         assert_eq!(path, expected);
         assert_eq!(PathGiven::parse("").unwrap(), PathGiven::default());
@@ -272,6 +315,13 @@ mod tests {
             "loss=1",
             "burst=0",
             "mtu=9",
+            "queue=12",
+            "congestive=2",
+            "packets=0",
+            "packets=NaN",
+            "together=0.5",
+            "payload=0",
+            "samples=-1",
             "x=1",
             "rtt",
         ] {

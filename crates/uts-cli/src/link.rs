@@ -166,6 +166,8 @@ pub struct ExchangeStep {
     pub epoch: u32,
     /// Observation that led to it.
     pub seen: String,
+    /// Facts of the path that it was decided on, as `uts explain --path` reads them.
+    pub path: String,
     /// Change that it makes.
     pub changes: String,
     /// Effect that is expected of it.

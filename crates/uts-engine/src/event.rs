@@ -93,6 +93,9 @@ pub enum ExchangeEvent {
         epoch: u32,
         /// Facts that were seen, in one line; empty if the application asked.
         seen: String,
+        /// All facts of the path that it was decided on, as `uts explain --path` reads them; empty
+        /// if none were.
+        path: String,
         /// Changes of the profile, in one line.
         changes: String,
         /// Effect that is expected of it, in one line.

@@ -1,6 +1,7 @@
 //! Path facts: what an endpoint has learnt of the path that its packets take.
 
 use crate::time::Rate;
+use core::fmt;
 use core::time::Duration;
 
 /// Figures of a path in one direction. Everything is measured; a field that was not measured yet
@@ -70,6 +71,28 @@ impl Default for PathFacts {
             packets_at_once: 1.0,
             payload_bytes: 0.0,
         }
+    }
+}
+
+/// In the form that `uts explain --path` reads: what is not known is left out.
+impl fmt::Display for PathFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (us, percent) = (|span: Duration| span.as_micros(), |share: f64| share * 100.0);
+        write!(f, "rtt={}us,queue={}us", us(self.rtt_min), us(self.queueing()))?;
+        if self.capacity != Rate::default() {
+            write!(f, ",rate={}bit/s", self.capacity.bits_per_sec())?;
+        }
+        write!(f, ",loss={:.3}%", percent(self.loss))?;
+        if self.loss > 0.0 {
+            write!(f, ",burst={:.1},congestive={:.0}%", self.loss_burst, percent(self.loss_congestive))?;
+        }
+        if self.packets_per_s > 0.0 {
+            write!(f, ",packets={:.1},together={:.1}", self.packets_per_s, self.packets_at_once)?;
+        }
+        if self.payload_bytes > 0.0 {
+            write!(f, ",payload={:.0}", self.payload_bytes)?;
+        }
+        write!(f, ",mtu={},samples={}", self.mtu_bytes, self.samples)
     }
 }
 

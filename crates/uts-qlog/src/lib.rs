@@ -276,10 +276,10 @@ fn describe(exchange: &ExchangeEvent) -> (&'static str, Value) {
         Direction::In => "in",
     };
     match exchange {
-        ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects } => (
+        ExchangeEvent::Requested { direction, group, epoch, seen, path, changes, expects } => (
             "uts:exchange_requested",
-            json!({ "direction": way(direction), "group": group, "epoch": epoch, "seen": seen, "changes": changes,
-                    "expects": expects }),
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "seen": seen, "path": path,
+                    "changes": changes, "expects": expects }),
         ),
         ExchangeEvent::Granted { direction, group, epoch, changes, profile } => (
             "uts:exchange_granted",

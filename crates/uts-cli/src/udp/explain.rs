@@ -25,13 +25,16 @@ fn facts(path: &PathGiven) -> PathFacts {
     if *path == PathGiven::default() {
         return facts;
     }
-    facts.samples = SAMPLES;
-    if let Some(rtt) = path.rtt {
-        (facts.rtt_min, facts.rtt_smoothed) = (rtt, rtt);
-    }
+    facts.samples = path.samples.unwrap_or(SAMPLES);
+    facts.rtt_min = path.rtt.unwrap_or(facts.rtt_min);
+    facts.rtt_smoothed = facts.rtt_min + path.queue.unwrap_or_default();
     facts.capacity = path.rate_bps.map_or(facts.capacity, |bps| Rate::from_bits_per_sec(bps as u64));
     facts.loss = path.loss.unwrap_or(facts.loss);
     facts.loss_burst = path.burst.unwrap_or(facts.loss_burst);
+    facts.loss_congestive = path.congestive.unwrap_or(facts.loss_congestive);
+    facts.packets_per_s = path.packets_per_s.unwrap_or(facts.packets_per_s);
+    facts.packets_at_once = path.together.unwrap_or(facts.packets_at_once);
+    facts.payload_bytes = path.payload_bytes.unwrap_or(facts.payload_bytes);
     facts.mtu_bytes = path.mtu_bytes.unwrap_or(facts.mtu_bytes);
     facts
 }
@@ -56,4 +59,35 @@ fn object(explanation: &Explanation) -> Value {
         "missed": explanation.timeliness.filter(|timely| timely.is_missed()).map(|timely| timely.to_string()),
         "delay_ms": explanation.delay().map(|delay| delay.as_secs_f64() * 1e3),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// What an exchange was decided on can be given to `--path`.
+    #[test]
+    fn facts_are_read_as_they_are_written() {
+        let seen = PathFacts {
+            rtt_min: Duration::from_millis(40),
+            rtt_smoothed: Duration::from_micros(52_500),
+            capacity: Rate::from_bits_per_sec(48_000_000),
+            loss: 0.048,
+            loss_burst: 3.9,
+            loss_congestive: 0.03,
+            samples: 2000,
+            packets_per_s: 50.0,
+            packets_at_once: 2.0,
+            payload_bytes: 160.0,
+            mtu_bytes: 1472,
+            ..PathFacts::default()
+        };
+        for seen in [seen, PathFacts { loss: 0.0, loss_burst: 1.0, loss_congestive: 0.0, ..seen }] {
+            let read = facts(&PathGiven::parse(&seen.to_string()).expect("it is read"));
+            assert_eq!(read, seen, "{seen}");
+        }
+        let unknown = facts(&PathGiven::parse(&PathFacts::default().to_string()).expect("it is read"));
+        assert_eq!(unknown, PathFacts::default());
+    }
 }

@@ -219,16 +219,19 @@ fn direction(direction: Direction) -> &'static str {
 fn step(event: ExchangeEvent) -> ExchangeStep {
     let none = ExchangeStep::default();
     match event {
-        ExchangeEvent::Requested { direction: d, group, epoch, seen, changes, expects } => ExchangeStep {
-            step: "requested",
-            direction: direction(d),
-            group,
-            epoch,
-            seen,
-            changes,
-            expects,
-            ..none
-        },
+        ExchangeEvent::Requested { direction: d, group, epoch, seen, path, changes, expects } => {
+            ExchangeStep {
+                step: "requested",
+                direction: direction(d),
+                group,
+                epoch,
+                seen,
+                path,
+                changes,
+                expects,
+                ..none
+            }
+        }
         ExchangeEvent::Granted { direction: d, group, epoch, changes, profile } => ExchangeStep {
             step: "granted",
             direction: direction(d),

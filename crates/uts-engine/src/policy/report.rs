@@ -14,6 +14,8 @@ pub struct Decision {
     pub to: Profile,
     /// Facts that were seen: `loss 4.8 % in bursts of 3.9, 3 % of it congestion's`.
     pub seen: String,
+    /// All facts of the path: `rtt=40ms,queue=12ms,rate=50Mbit/s,loss=4.8%,burst=3.9`…
+    pub path: String,
     /// Changes of the profile: `congestion cubic -> bbr(loss-threshold=150)`.
     pub changes: String,
     /// Effect that is expected of it, in figures.
@@ -35,6 +37,7 @@ impl Decision {
             from,
             to,
             seen: describe_path(baseline, facts, measured),
+            path: facts.to_string(),
             changes: from.changes_to(&to),
             expects,
             prediction: expects.to.prediction,

@@ -191,14 +191,20 @@ impl Watched {
             ..Step::default()
         };
         Some(match event {
-            ExchangeEvent::Requested { direction: Direction::Out, group, epoch, seen, changes, expects } => {
-                Step {
-                    saw: seen.clone(),
-                    changed: changes.clone(),
-                    expects: expects.clone(),
-                    ..step("asked", epoch, group)
-                }
-            }
+            ExchangeEvent::Requested {
+                direction: Direction::Out,
+                group,
+                epoch,
+                seen,
+                changes,
+                expects,
+                ..
+            } => Step {
+                saw: seen.clone(),
+                changed: changes.clone(),
+                expects: expects.clone(),
+                ..step("asked", epoch, group)
+            },
             ExchangeEvent::Completed { direction: Direction::Out, group, epoch, .. } => {
                 step("agreed", epoch, group)
             }

@@ -186,13 +186,13 @@ impl Connection {
         };
         if wants_more {
             let seen = "what the application requires".to_owned();
-            let reasons = Reasons { seen, expects: "the profile that the selector chose".into() };
+            let reasons = Reasons::new(seen, "the profile that the selector chose");
             let _ = self.request_exchange(now, Direction::Out, 0, home, reasons);
         } else if is_corrected {
             // S-40: the client is told.
             let in_use = self.profile_of(Direction::Out, 0);
             let seen = "the client proposed what this end's requirements do not allow".to_owned();
-            let reasons = Reasons { seen, expects: "what this end does already".into() };
+            let reasons = Reasons::new(seen, "what this end does already");
             let _ = self.request_exchange(now, Direction::Out, 0, in_use, reasons);
         }
     }
@@ -296,7 +296,8 @@ impl Connection {
             return;
         }
         let Some(decision) = adaptation.policy.decide(now) else { return };
-        let reasons = Reasons { seen: decision.seen.clone(), expects: decision.expects.to_string() };
+        let (seen, path) = (decision.seen.clone(), decision.path.clone());
+        let reasons = Reasons { seen, path, expects: decision.expects.to_string() };
         let asked = self.request_exchange(now, Direction::Out, 0, decision.to, reasons);
         let Some(adaptation) = &mut self.agreement.adaptation else { return };
         match asked {

@@ -159,15 +159,15 @@ impl Connection {
             // the oldest epoch's group goes first, to the profile that it has.
             Err(Busy::Span { group: oldest }) if how != How::Renewed => {
                 let seen = format!("the epoch of group {oldest} is too old");
-                let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
+                let reasons = Reasons::new(seen, "a new epoch, the same profile");
                 self.request_renewal(now, direction, oldest, reasons)?;
                 return Err(ExchangeError::Busy(Busy::Span { group: oldest }));
             }
             other => other?,
         };
         self.parts.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
-        let Reasons { seen, expects } = reasons;
-        let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
+        let Reasons { seen, path, expects } = reasons;
+        let event = ExchangeEvent::Requested { direction, group, epoch, seen, path, changes, expects };
         self.ways.events.push_back(Event::Exchange(event.into()));
         if direction == Direction::Out {
             self.put_in_envelopes();
@@ -565,7 +565,16 @@ pub(in crate::connection) fn grants(profile: &Profile) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(in crate::connection) struct Reasons {
     pub seen: String,
+    /// Facts of the path, where these are what led to it.
+    pub path: String,
     pub expects: String,
+}
+
+impl Reasons {
+    /// Reasons that are no facts of a path.
+    pub fn new(seen: String, expects: &str) -> Self {
+        Reasons { seen, path: String::new(), expects: expects.to_owned() }
+    }
 }
 
 /// Changes between two profiles, in one line.

@@ -236,7 +236,7 @@ impl Connection {
         } else {
             "flows with requirements of their own".to_owned()
         };
-        let reasons = Reasons { seen, expects: "the profile that the selector chose".into() };
+        let reasons = Reasons::new(seen, "the profile that the selector chose");
         match self.request_exchange(now, Direction::Out, number, profile, reasons) {
             Ok(_) | Err(ExchangeError::Busy(_)) => {}
             Err(error) if self.agreement.groups.get(number).is_some_and(|g| !g.is_agreed) => {

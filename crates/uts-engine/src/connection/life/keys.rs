@@ -84,7 +84,7 @@ impl Connection {
         });
         let Some((group, seen)) = due else { return };
         outbound.renew_after = now + AGAIN_AFTER;
-        let reasons = Reasons { seen, expects: "new keys, the same profile".into() };
+        let reasons = Reasons::new(seen, "new keys, the same profile");
         // What is refused now is asked for again.
         let _ = self.request_renewal(now, Direction::Out, group, reasons);
     }
