@@ -2,6 +2,7 @@
 
 pub(in crate::connection) mod application;
 pub(in crate::connection) mod batch;
+mod door;
 mod expedited;
 pub(in crate::connection) mod halves;
 pub(in crate::connection) mod incoming;

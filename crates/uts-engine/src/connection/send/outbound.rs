@@ -606,7 +606,7 @@ mod tests {
         for (rate_max, waits) in [(None, false), (bound, true)] {
             let profile = Profile::bare().with_named(Function::Rate, "pacing-bucket").expect("it exists");
             let mut ways = crate::connection::testing::ways_under(profile);
-            let outbound = ways.outbound.as_mut().expect("established");
+            let outbound = &mut ways.outbound;
             (outbound.rtt.samples, outbound.rtt.smoothed) = (1, Duration::from_millis(600));
             outbound.set_rate_max(rate_max);
             let now = Time::from_millis(1);
@@ -627,7 +627,7 @@ mod tests {
         let checked = [(Function::Protection, "none"), (Function::Detection, "crc-32c")];
         for (others, bytes) in [(&unchecked[..], 2), (&checked[..], 1), (&[], 1)] {
             let mut ways = testing::ways_with(others);
-            let outbound = ways.outbound.as_mut().expect("established");
+            let outbound = &mut ways.outbound;
             let snapshot = outbound.on_sent(Time::ZERO, 100, 1200);
             for _ in 0..165 {
                 let sent = Sent {
