@@ -1,5 +1,5 @@
 //! Door of a connection: calls of the endpoint and of the application, and the answers of one
-//! that is not established yet. Calls about flows are in [`flows::door`](super::flows::door).
+//! that is not established yet. Calls about flows are in `flows/door.rs`.
 
 use super::establish::early::{EARLY_BYTES_MAX, EarlyError, EarlyRequest};
 use super::migration::PeerPlace;

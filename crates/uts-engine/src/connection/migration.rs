@@ -1,8 +1,8 @@
 //! Migration: the connection follows a peer that is reached at another address, and goes on when
 //! this end has another (migration.md; RFC 9000 section 9).
 //!
-//! News from elsewhere -> [`Connection::follow`]: packets go there, on trial, and both places are
-//! challenged -> a path response proves one of them ([`Connection::on_path_response`]), or the
+//! News from elsewhere -> [`Open::follow`]: packets go there, on trial, and both places are
+//! challenged -> a path response proves one of them ([`Open::on_path_response`]), or the
 //! trial ends where it began. After a trial that ended there, news from elsewhere makes this end
 //! challenge the place aside, and nothing else, for a while.
 

@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// The position in a flow behind everything that was handed over so far, for
-    /// [`After::Positions`]; `None` if there is no such flow.
+    /// [`After::Positions`](crate::After::Positions); `None` if there is no such flow.
     pub fn position(&self, id: FlowId) -> Option<u64> {
         self.open()?.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
@@ -247,7 +247,8 @@ impl Connection {
     /// [`Connection::stop_expedited`], the flow is kept.
     ///
     /// # Errors
-    /// [`ReadError::Blocked`] if there is none; an [`Event::Expedited`] follows when there is.
+    /// [`ReadError::Blocked`] if there is none; an
+    /// [`Event::Expedited`](crate::Event::Expedited) follows when there is.
     /// [`ReadError::Unknown`], [`ReadError::Closed`] if none can come any more.
     pub fn read_expedited(&mut self, id: FlowId) -> Result<Bytes, ReadError> {
         self.open_or(ReadError::Closed, ReadError::Unknown)?.read_expedited(id)

@@ -85,7 +85,7 @@ impl Open {
     }
 }
 
-/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which
+/// Takes in what a packet carries if it is such as [`Open::handle_run`] takes: says for which
 /// flow, and how many bytes. If it is not, nothing has changed.
 fn append<'f>(
     flows: &'f mut Flows,
