@@ -5,7 +5,6 @@
 //! (`handle_timeout`). The fate of packets that were sent is in [`settle`](super::settle).
 
 use super::establish::handshake::Place;
-use super::life::Phase;
 use super::life::deadlines::earlier;
 use super::packet::{Reason, Room, Shape};
 use super::parts::{Effect, PacketSize, Part, has_repair};
@@ -14,12 +13,13 @@ use super::receive::inbound::Arrived;
 use super::receive::incoming::Ecn;
 use super::send::gate::AROUND_BYTES;
 use super::settle::Report;
-use super::{Allowance, Connection, Outbound, Polled};
+use super::stage::{Fresh, Open};
+use super::{Allowance, Connection, Outbound, Polled, State, both};
 use crate::event::{CloseReason, Event};
 use crate::policy::Turns;
 use core::time::Duration;
 use smallvec::SmallVec;
-use uts_functions::{Rate, Time};
+use uts_functions::Time;
 use uts_wire::frame::{Frame, kind};
 use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 
@@ -27,18 +27,18 @@ use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 /// use, and on a slow line they would wait for the probe.
 const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 
-/// The way in.
+/// The way in, in either stage.
 impl Connection {
     /// Takes in a datagram from the peer's address.
     pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, datagram: &mut [u8]) {
-        self.establishing.on_bytes_from_address(datagram.len() as u64);
+        both!(&mut self.state, core => core.establishing.on_bytes_from_address(datagram.len() as u64));
         self.handle_packets(now, ecn, datagram);
     }
 
     /// The same, wherever it comes from.
     pub(super) fn handle_packets(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
-        self.ways.stats.bytes_received += datagram.len() as u64;
         let datagram_bytes = datagram.len();
+        both!(&mut self.state, core => core.ways.stats.bytes_received += datagram_bytes as u64);
         while let Some(first) = datagram.first() {
             if !uts_wire::packet::is_long(*first) {
                 self.handle_short(now, ecn, datagram);
@@ -50,7 +50,7 @@ impl Connection {
     }
 
     /// An establishment packet at the start of what a datagram of so many bytes still has; says
-    /// where it ends.
+    /// where it ends. The connection is established once the last one that it takes has come.
     pub(super) fn handle_long(
         &mut self,
         now: Time,
@@ -58,28 +58,49 @@ impl Connection {
         datagram_bytes: usize,
     ) -> Option<usize> {
         let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else {
-            self.ways.stats.dropped_malformed += 1;
+            both!(&mut self.state, core => core.ways.stats.dropped_malformed += 1);
             return None;
         };
         let (place, scid) = (Place::of(&packet), packet.header.scid);
         if place.level == Level::Early {
             let words: SmallVec<[u8; 24]> = packet.header.token.into();
-            self.handle_early(now, datagram, &place, (scid, &words));
+            both!(&mut self.state, core => core.handle_early(now, datagram, &place, (scid, &words)));
             return Some(place.end);
         }
-        self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
+        let overtakers = both!(&mut self.state, core => {
+            core.handle_establishment(now, datagram, datagram_bytes, &place, scid)
+        });
+        if let State::Establishing(fresh) = &mut self.state
+            && fresh.is_agreed()
+        {
+            self.establish(now);
+        }
+        for mut packet in overtakers {
+            let bytes = packet.len();
+            self.handle_long(now, &mut packet, bytes);
+        }
         Some(place.end)
     }
 
     /// A packet of the connection itself, which has the short header.
     pub(super) fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
-        match self.life.phase {
-            Phase::Open => self.handle_adaptive(now, ecn, packet),
-            Phase::Handshake => self.keep_ahead(ecn, packet),
-            _ => self.repeat_close(),
+        match &mut self.state {
+            State::Open(open) if open.life.is_live() => open.handle_adaptive(now, ecn, packet),
+            State::Establishing(fresh) if fresh.life.is_live() => fresh.keep_ahead(ecn, packet),
+            state => both!(state, core => core.repeat_close()),
         }
     }
 
+    /// All datagrams that came together have been taken in.
+    pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
+        if let State::Open(open) = &mut self.state {
+            open.after_datagrams(now, turns);
+        }
+    }
+}
+
+/// The way in of what is established.
+impl Open {
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     pub(super) fn take_in(&mut self, at: &Arrived, payload: &[u8]) {
         if payload.first() == Some(&kind::USE_PF) {
@@ -140,7 +161,7 @@ impl Connection {
     }
 
     /// All datagrams that came together have been taken in.
-    pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
+    fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
         // What was forged, or has been here before, is no occasion for anything.
         if self.life.last_heard_at == now {
             self.ways.flows.incoming.settle();
@@ -153,17 +174,37 @@ impl Connection {
     }
 }
 
-/// The way out.
+/// The way out, in either stage.
 impl Connection {
     /// The next thing to tell the application.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        self.ways.events.pop_front()
+        both!(&mut self.state, core => core.ways.events.pop_front())
     }
 
     /// Fills `out` with datagrams of one size, as far as the connection may. Says what size, and
     /// whether others were in the way.
     pub(crate) fn poll_transmit(&mut self, now: Time, allowance: Allowance, out: &mut Vec<u8>) -> Polled {
-        self.ways.outbound_mut(|outbound| outbound.begin(allowance));
+        match &mut self.state {
+            State::Establishing(fresh) => fresh.poll_transmit(now, out),
+            State::Open(open) => open.poll_transmit(now, allowance, out),
+        }
+    }
+}
+
+impl Fresh {
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Polled {
+        let before = out.len();
+        let segment_bytes =
+            if self.life.is_live() { self.poll_handshake(now, out) } else { self.poll_close(now, out) };
+        self.establishing.on_bytes_to_address((out.len() - before) as u64);
+        Polled { segment_bytes, has_more: segment_bytes.is_some(), ..Polled::default() }
+    }
+}
+
+/// The way out of what is established.
+impl Open {
+    fn poll_transmit(&mut self, now: Time, allowance: Allowance, out: &mut Vec<u8>) -> Polled {
+        self.ways.outbound.begin(allowance);
         if let Some(polled) = self.poll_aside(now, out) {
             return polled;
         }
@@ -173,13 +214,13 @@ impl Connection {
         let has_more = segment_bytes.is_some() && self.has_more_to_send(now);
         #[cfg(debug_assertions)]
         self.check_invariants();
-        let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
+        let has_waited = self.ways.outbound.has_waited;
         Polled { segment_bytes, has_waited, has_more, is_aside: false }
     }
 
     /// A packet to a place that others do not go to: it challenges whoever is there. (M-12)
     fn poll_aside(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Polled> {
-        if self.life.phase != Phase::Open {
+        if !self.life.is_live() {
             return None;
         }
         let number = self.take_due_aside()?;
@@ -192,7 +233,7 @@ impl Connection {
     /// True if it is worth asking again what to send. Mostly there is nothing more, and to find
     /// that here takes less than another turn.
     fn has_more_to_send(&mut self, now: Time) -> bool {
-        if self.life.phase != Phase::Open || self.establishing.is_active() {
+        if !self.life.is_live() || self.establishing.is_active() {
             return true;
         }
         self.pursue_groups(now);
@@ -200,23 +241,14 @@ impl Connection {
     }
 
     fn poll_datagrams(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        if self.life.phase == Phase::Open {
+        if self.life.is_live() {
             self.end_if_keys_are_spent();
         }
-        match self.life.phase {
-            Phase::Over | Phase::Draining { .. } | Phase::Closing { due: false, .. } => return None,
-            Phase::Closing { until, said, due: true } => {
-                self.life.phase = Phase::Closing { until, said: said + 1, due: false };
-                let written = self.write_close(now, out);
-                if until <= now && !matches!(self.life.phase, Phase::Closing { due: true, .. }) {
-                    self.life.phase = Phase::Over;
-                }
-                return written;
-            }
-            Phase::Handshake | Phase::Open => {}
+        if !self.life.is_live() {
+            return self.poll_close(now, out);
         }
         let handshake = self.poll_handshake(now, out);
-        if handshake.is_some() || self.life.phase != Phase::Open {
+        if handshake.is_some() {
             return handshake;
         }
         if self.waits_for_proof() {
@@ -239,7 +271,7 @@ impl Connection {
         let goes_on = wants && self.goes_on_unheard();
         let bytes = if wants { self.bytes_of_next(packet_bytes) } else { packet_bytes };
         let rate_min = self.ways.config.requirements.min_send_rate;
-        let outbound = self.ways.outbound.as_mut()?;
+        let outbound = &mut self.ways.outbound;
         if outbound.probes_due > 0 {
             return Some(Reason::Probe);
         }
@@ -276,8 +308,8 @@ impl Connection {
     /// window has no room for a full one, and all that waits is data that fills none (congestion.md
     /// C-2).
     fn bytes_of_next(&self, packet_bytes: u64) -> u64 {
-        let room = |o: &Outbound| o.window_bytes().saturating_sub(o.delivery.under_way());
-        let room = self.ways.outbound.as_ref().map_or(0, room);
+        let outbound = &self.ways.outbound;
+        let room = outbound.window_bytes().saturating_sub(outbound.delivery.under_way());
         let is_narrow = room > AROUND_BYTES && room < packet_bytes;
         if !is_narrow || self.parts.want_more_than_data(&self.ways) {
             return packet_bytes;
@@ -288,13 +320,13 @@ impl Connection {
 
     /// True if the data that is next needs no acknowledgement, and none has come for a time-out.
     fn goes_on_unheard(&self) -> bool {
-        let has_timed_out = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.timeouts > 0);
-        has_timed_out && self.ways.flows.next_to_send(None).is_some_and(|flow| !self.ways.repeats(flow))
+        self.ways.outbound.timeouts > 0
+            && self.ways.flows.next_to_send(None).is_some_and(|flow| !self.ways.repeats(flow))
     }
 
     fn is_worth_probing(&self, bytes: usize) -> bool {
         let deadline = self.ways.config.requirements.deadline();
-        let capacity = self.ways.outbound.as_ref().map_or_else(Rate::default, |o| o.meter.capacity());
+        let capacity = self.ways.outbound.meter.capacity();
         self.is_confirmed()
             && self.ways.stats.data_bytes_sent >= PROBE_AFTER_BYTES
             && PacketSize::is_harmless(bytes, deadline, capacity)
@@ -302,7 +334,7 @@ impl Connection {
 
     /// True if anything but acknowledgements waits to be sent.
     pub(super) fn wants_to_send(&self) -> bool {
-        self.ways.outbound.is_some() && self.parts.want_to_send(&self.ways)
+        self.parts.want_to_send(&self.ways)
     }
 
     /// The epoch under which the next packet is built: redundancy must leave under its own, data
@@ -310,7 +342,7 @@ impl Connection {
     /// is to bring an answer, and reports, leave under one in use. (X-32: what is not agreed to yet
     /// is heard of first.)
     pub(super) fn choose_stack(&self, reason: Reason) -> Option<usize> {
-        let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
+        let (outbound, flows) = (&self.ways.outbound, &self.ways.flows);
         if let Some(due) = outbound.due_stack_index() {
             return Some(due);
         }
@@ -335,8 +367,9 @@ impl Connection {
             let stack = packet.stack;
             packet.abandon();
             // Redundancy that fits no packet any more has made room for what waits behind it.
-            let outbound = self.ways.outbound.as_ref().filter(|outbound| outbound.is_replaced(stack))?;
-            let is_over = outbound.stacks.get(stack).is_some_and(|stack| !has_repair(stack));
+            let outbound = &self.ways.outbound;
+            let is_over = outbound.is_replaced(stack)
+                && outbound.stacks.get(stack).is_some_and(|stack| !has_repair(stack));
             return if is_over { self.build(now, reason, room, out) } else { None };
         }
         let frames = self.ways.trace.kinds_of(packet.frames());
@@ -352,59 +385,84 @@ impl Connection {
 impl Connection {
     /// When something is due next.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        match self.life.phase {
-            Phase::Over => return None,
-            Phase::Closing { until, .. } | Phase::Draining { until } => return Some(until),
-            Phase::Handshake | Phase::Open => {}
+        match &self.state {
+            State::Establishing(fresh) => fresh.poll_timeout(),
+            State::Open(open) => open.poll_timeout(),
         }
-        let mut next = self.handshake_timer();
-        let mut add = |at: Option<Time>| next = earlier(next, at);
-        if self.life.phase == Phase::Handshake {
-            add(self.handshake_fails_at());
-        } else {
-            add(self.idle_at());
-            add(self.unasked_at());
-            add(self.keep_alive_at());
-            add(self.liveness_timeout());
-            add(self.ways.receive_rate_timeout());
-        }
-        if let Some(outbound) = &self.ways.outbound {
-            add(self.migration_timeout());
-            // Who may send nothing at present has nothing to do that would be sent.
-            if !self.waits_for_proof() {
-                add(outbound.loss_timeout());
-                add(outbound.paced_until);
-                add(self.parts.timeout(&self.ways));
-            }
-            add(self.policy_timeout());
-            add(self.rest_timeout());
-        }
-        next
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
+        match &mut self.state {
+            State::Establishing(fresh) => fresh.handle_timeout(now),
+            State::Open(open) => open.handle_timeout(now, turns),
+        }
+    }
+}
+
+impl Fresh {
+    fn poll_timeout(&self) -> Option<Time> {
+        if !self.life.is_live() {
+            return self.life.over_at();
+        }
+        earlier(self.handshake_timer(), self.fails_at())
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if !self.life.is_live() {
+            return self.life.look_whether_over(now);
+        }
         self.end_if_due(now);
-        if !matches!(self.life.phase, Phase::Handshake | Phase::Open) {
+        if self.life.is_live() {
+            self.on_handshake_timeout(now);
+        }
+    }
+}
+
+impl Open {
+    fn poll_timeout(&self) -> Option<Time> {
+        if !self.life.is_live() {
+            return self.life.over_at();
+        }
+        let mut next = self.handshake_timer();
+        let mut add = |at: Option<Time>| next = earlier(next, at);
+        add(self.idle_at());
+        add(self.unasked_at());
+        add(self.keep_alive_at());
+        add(self.liveness_timeout());
+        add(self.ways.receive_rate_timeout());
+        add(self.migration_timeout());
+        // Who may send nothing at present has nothing to do that would be sent.
+        if !self.waits_for_proof() {
+            add(self.ways.outbound.loss_timeout());
+            add(self.ways.outbound.paced_until);
+            add(self.parts.timeout(&self.ways));
+        }
+        add(self.policy_timeout());
+        add(self.rest_timeout());
+        next
+    }
+
+    fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
+        if !self.life.is_live() {
+            return self.life.look_whether_over(now);
+        }
+        self.end_if_due(now);
+        if !self.life.is_live() {
             return;
         }
         self.on_handshake_timeout(now);
-        if self.life.phase != Phase::Open {
-            return;
-        }
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             // Whatever the window says: what fills it may have gone where the peer is no more.
             self.ask(now);
         }
         self.on_liveness_timeout(now);
-        if self.life.phase != Phase::Open {
+        if !self.life.is_live() {
             return;
         }
         self.ways.on_receive_rate_timeout(now);
         self.on_migration_timeout(now);
-        if !self.waits_for_proof()
-            && self.ways.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now)
-        {
+        if !self.waits_for_proof() && self.ways.outbound.loss_timeout().is_some_and(|at| at <= now) {
             self.on_loss_timeout(now);
         }
         self.parts.on_timeout(now, &mut self.ways);

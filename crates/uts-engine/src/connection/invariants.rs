@@ -3,8 +3,8 @@
 //! without debug assertions do not have them.
 
 use super::flows::halves::Flow;
-use super::{Connection, Outbound, Ways};
-use uts_functions::Time;
+use super::stage::Open;
+use super::{Outbound, Ways};
 
 /// Entries of the ledger that are added up after each turn; longer ones now and then.
 const LEDGER_ALWAYS: usize = 32;
@@ -12,10 +12,13 @@ const LEDGER_ALWAYS: usize = 32;
 /// One turn of so many in which all of a long ledger is added up.
 const SELDOM: u64 = 256;
 
-impl Connection {
+impl Open {
     /// Panics where a rule does not hold.
     pub(super) fn check_invariants(&self) {
-        let Some(outbound) = self.ways.outbound.as_ref().filter(|_| self.is_open()) else { return };
+        if !self.life.is_live() {
+            return;
+        }
+        let outbound = &self.ways.outbound;
         let turn = self.ways.stats.packets_sent + self.ways.stats.packets_received;
         if outbound.ledger.len() <= LEDGER_ALWAYS || turn.is_multiple_of(SELDOM) {
             outbound.check_in_flight();
@@ -46,8 +49,7 @@ impl Ways {
         let receive = &flow.receive;
         let (consumed, contiguous) = (receive.data.consumed(), receive.data.contiguous());
         assert!(consumed <= contiguous, "flow {id}: consumed {consumed} of {contiguous}");
-        let outbound = self.outbound.as_ref();
-        let gate = outbound.and_then(|o| Some(o.gate(o.stack(send.group)?, Time::ZERO)));
+        let gate = self.outbound.gate_of(send.group);
         let Some(limit) = gate.and_then(|gate| gate.fixed_limit(send)) else { return };
         let may = !send.is_held && !send.is_given_up();
         let wants = may && send.buffer.wants_to_send(limit.min(send.within(self.flows.outgoing.spare())));

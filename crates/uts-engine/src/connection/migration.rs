@@ -1,16 +1,15 @@
 //! Migration: the connection follows a peer that is reached at another address, and goes on when
 //! this end has another (migration.md; RFC 9000 section 9).
 //!
-//! News from elsewhere -> [`Connection::follow`]: packets go there, on trial, and both places are
-//! challenged -> a path response proves one of them ([`Connection::on_path_response`]), or the
+//! News from elsewhere -> [`Open::follow`]: packets go there, on trial, and both places are
+//! challenged -> a path response proves one of them ([`Open::on_path_response`]), or the
 //! trial ends where it began. After a trial that ended there, news from elsewhere makes this end
 //! challenge the place aside, and nothing else, for a while.
 
-use super::life::Phase;
 use super::receive::inbound::{Arrived, Dropped};
 use super::receive::incoming::Ecn;
-use super::{Connection, Outbound, Side};
-use crate::bug::bug;
+use super::stage::Open;
+use super::{Connection, Side, State};
 use crate::endpoint::history::Known;
 use crate::event::Event;
 use core::time::Duration;
@@ -112,11 +111,17 @@ impl Migration {
         aside
     }
 
+    /// Where the packet goes that was built aside.
+    pub fn aside_place(&self) -> Option<PeerPlace> {
+        self.0.as_ref()?.aside.map(|aside| aside.place)
+    }
+
     fn leave(&mut self, host: IpAddr, learnt: Known) {
         self.0.get_or_insert_default().left = Some((host, learnt));
     }
 
-    fn take_left(&mut self) -> Option<(IpAddr, Known)> {
+    /// The host that a way led to which was left, and what was learnt of that way.
+    pub fn take_left(&mut self) -> Option<(IpAddr, Known)> {
         let left = self.0.as_mut()?.left.take();
         self.tidy();
         left
@@ -157,18 +162,6 @@ struct Aside {
 }
 
 impl Connection {
-    fn place(&self) -> PeerPlace {
-        PeerPlace { remote: self.identity.remote, local: self.identity.local }
-    }
-
-    /// Notes the id by which a packet of the peer has come.
-    #[inline]
-    pub(crate) fn came_by(&mut self, id: &ConnectionId) {
-        if self.identity.local_cid != *id {
-            self.identity.local_cid = *id;
-        }
-    }
-
     /// Takes in a datagram that names this connection by `id`, and did not come from where the peer
     /// was. Says whether it was the peer's. (M-1)
     pub(crate) fn handle_from_elsewhere(
@@ -181,12 +174,62 @@ impl Connection {
         if datagram.first().is_some_and(|first| is_long(*first)) {
             return self.handle_handshake_from_elsewhere(now, news, ecn, datagram);
         }
-        let is_possible = self.life.phase == Phase::Open && self.establishing.confirmed && !id.is_empty();
+        self.open_mut().is_some_and(|open| open.handle_from_elsewhere(now, (news, id), ecn, datagram))
+    }
+
+    /// A client's translator may change its mind while the handshake is under way, too: a server
+    /// goes on with it where an authentic packet of it comes from, and repeats there what went to
+    /// the place before. (M-11)
+    fn handle_handshake_from_elsewhere(
+        &mut self,
+        now: Time,
+        news: News,
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) -> bool {
+        if self.side() != Side::Server || !self.is_handshaking() {
+            return false;
+        }
+        let (before, bytes) = (self.stats().packets_received, datagram.len() as u64);
+        self.handle_packets(now, ecn, datagram);
+        if self.stats().packets_received == before {
+            return false;
+        }
+        match &mut self.state {
+            State::Establishing(fresh) => {
+                fresh.identity.go_to(news.place);
+                fresh.establishing.doubt_place(bytes);
+            }
+            State::Open(open) => {
+                let proved = open.identity.place();
+                open.go_to(news.place);
+                open.establishing.doubt_place(bytes);
+                if open.life.is_live() {
+                    open.begin_trial(now, (proved, None), news, false);
+                    open.ask_before(now, proved, news.luck[1]);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Open {
+    /// Takes in a short packet that names this connection by `id`, and did not come from where the
+    /// peer was. Says whether it was the peer's.
+    fn handle_from_elsewhere(
+        &mut self,
+        now: Time,
+        (news, id): (News, ConnectionId),
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) -> bool {
+        let is_possible = self.life.is_live() && self.establishing.confirmed && !id.is_empty();
         if !is_possible {
             return false;
         }
         self.wake(now);
-        let Some(inbound) = &self.ways.inbound else { return false };
+        let inbound = &self.ways.inbound;
         let largest = inbound.arrivals.largest.map(|(largest, _)| largest);
         let bytes = datagram.len() as u64;
         let opened = match inbound.unseal(&id, datagram) {
@@ -208,40 +251,9 @@ impl Connection {
         let has_other_id = self.identity.local_cid != id;
         let at = Arrived::of(now, ecn, opened.stack, opened.number);
         self.take_in(&at, &datagram[opened.frames]);
-        if self.life.phase == Phase::Open && is_news {
-            self.came_by(&id);
+        if self.life.is_live() && is_news {
+            self.identity.came_by(&id);
             self.follow(now, news, (has_other_id, bytes));
-        }
-        true
-    }
-
-    /// A client's translator may change its mind while the handshake is under way, too: a server
-    /// goes on with it where an authentic packet of it comes from, and repeats there what went to
-    /// the place before. (M-11)
-    fn handle_handshake_from_elsewhere(
-        &mut self,
-        now: Time,
-        news: News,
-        ecn: Option<Ecn>,
-        datagram: &mut [u8],
-    ) -> bool {
-        if self.identity.side != Side::Server || self.life.phase != Phase::Handshake {
-            return false;
-        }
-        let (before, bytes) = (self.ways.stats.packets_received, datagram.len() as u64);
-        self.handle_packets(now, ecn, datagram);
-        if self.ways.stats.packets_received == before {
-            return false;
-        }
-        let proved = self.place();
-        self.go_to(news.place);
-        self.establishing.doubt_address(bytes);
-        if let Some(handshake) = &mut self.establishing.handshake {
-            handshake.repeat();
-        }
-        if self.life.phase == Phase::Open {
-            self.begin_trial(now, (proved, None), news, false);
-            self.ask_before(now, proved, news.luck[1]);
         }
         true
     }
@@ -285,7 +297,7 @@ impl Connection {
     fn ask_before(&mut self, now: Time, place: PeerPlace, number: u64) {
         // What was asked before another trial is answered all the same: who sends copies from many
         // places makes many trials.
-        let wait = self.ways.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        let wait = self.ways.outbound.probe_timeout();
         if let Some(aside) = self.migration.aside_mut().filter(|aside| aside.place == place) {
             if now >= aside.again_at {
                 (aside.is_due, aside.again_at) = (true, now + wait);
@@ -306,7 +318,7 @@ impl Connection {
 
     /// The peer may be at a place that packets do not go to. (M-12)
     fn ask_aside(&mut self, now: Time, News { place, known, luck }: News, has_other_id: bool) {
-        let Some(wait) = self.ways.outbound.as_ref().map(Outbound::probe_timeout) else { return };
+        let wait = self.ways.outbound.probe_timeout();
         let moves = self.migration.0.get_or_insert_default();
         if moves.aside.as_ref().is_some_and(|aside| now < aside.again_at) {
             return;
@@ -324,11 +336,6 @@ impl Connection {
         moves.aside = Some(aside);
     }
 
-    /// Where the packet goes that was built aside.
-    pub(crate) fn aside_place(&self) -> Option<PeerPlace> {
-        self.migration.0.as_ref()?.aside.map(|aside| aside.place)
-    }
-
     /// The number of a challenge that is to be said aside.
     pub(super) fn take_due_aside(&mut self) -> Option<u64> {
         let aside = self.migration.aside_mut().filter(|aside| aside.is_due)?;
@@ -338,7 +345,7 @@ impl Connection {
 
     /// No trial begins for a while.
     fn calm(&mut self, now: Time) {
-        let long = self.ways.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        let long = self.ways.outbound.probe_timeout();
         let moves = self.migration.0.get_or_insert_default();
         moves.calm_until = now + long.saturating_mul(CALM_TIMEOUTS).max(CALM_MIN);
     }
@@ -347,13 +354,12 @@ impl Connection {
     fn proved(&mut self) -> (PeerPlace, Option<Known>) {
         match self.migration.take_trial() {
             Some(trial) => (trial.proved, trial.learnt),
-            None => (self.place(), self.learnt()),
+            None => (self.identity.place(), self.learnt()),
         }
     }
 
-    /// This end has moved, and knows it: its packets leave from elsewhere from now on. (M-9, M-10)
-    pub(crate) fn on_moved_here(&mut self, now: Time, known: Option<Known>, luck: u64) {
-        if self.life.phase != Phase::Open || !self.establishing.confirmed {
+    pub(in crate::connection) fn on_moved_here(&mut self, now: Time, known: Option<Known>, luck: u64) {
+        if !self.life.is_live() || !self.establishing.confirmed {
             return;
         }
         self.wake(now);
@@ -373,10 +379,7 @@ impl Connection {
         is_own: bool,
     ) {
         self.parts.control.challenge(news.luck[0]);
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a place is changed before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let wait = outbound.probe_timeout();
         outbound.begin_place();
         let until = now + wait.saturating_mul(TRIAL_TIMEOUTS).max(TRIAL_MIN);
@@ -384,17 +387,13 @@ impl Connection {
         let again_at = now + wait;
         let trial = Trial { proved, is_own, is_new_path, learnt, known, again_at, wait, until };
         self.migration.begin(trial);
-        self.parts.ids.has_news = true;
+        self.identity.has_news = true;
     }
 
     /// Packets go to another place from now on.
     fn go_to(&mut self, place: PeerPlace) {
-        self.identity.remote = place.remote;
-        if self.identity.side == Side::Server {
-            self.identity.local = place.local;
-        }
-        self.parts.ids.has_news = true;
-        self.ways.outbound_mut(|outbound| outbound.begin_place());
+        self.identity.go_to(place);
+        self.ways.outbound.begin_place();
     }
 
     /// The peer has answered a challenge: it is where packets go. (M-4, M-6)
@@ -413,7 +412,7 @@ impl Connection {
         let Some(aside) = self.migration.take_aside().filter(|_| answered) else { return };
         if let Some(trial) = self.migration.take_trial() {
             // It is where it was. Where it seemed to be it may still answer.
-            let place = self.place();
+            let place = self.identity.place();
             if let Some(number) = self.parts.control.take_challenge() {
                 let again_at = now + trial.wait;
                 let rest = Aside { place, number, known: trial.known, is_due: false, again_at, ..aside };
@@ -422,7 +421,7 @@ impl Connection {
             self.return_to(now, trial.proved);
             return;
         }
-        let (proved, learnt) = (self.place(), self.learnt());
+        let (proved, learnt) = (self.identity.place(), self.learnt());
         self.go_to(aside.place);
         if aside.has_other_id {
             self.change_id();
@@ -455,7 +454,7 @@ impl Connection {
                 self.parts.ids.replace(); // M-8
             }
         }
-        self.parts.ids.has_news = true;
+        self.identity.has_news = true;
         self.ways.events.push_back(Event::Moved { remote: self.identity.remote, is_peer: !trial.is_own });
     }
 
@@ -466,10 +465,7 @@ impl Connection {
         self.parts.size.tell(&mut self.ways);
         let packet_bytes = self.parts.size.current() as u64;
         let seed = self.identity.seed;
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a place is left before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         outbound.restart_path(now, (packet_bytes, seed), round_trip, known.as_ref());
         self.ways.marking.restart(outbound.ledger.next_number());
         if let Some(home) = self.agreement.adaptation.as_ref().map(|adaptation| *adaptation.home()) {
@@ -477,19 +473,12 @@ impl Connection {
         }
     }
 
-    /// Knowledge that was learnt, and the host to which the way leads: never of a place that is not
-    /// proved. (M-13)
-    pub(crate) fn learnt_of(&self) -> Option<(IpAddr, Known)> {
+    pub(in crate::connection) fn learnt_of(&self) -> Option<(IpAddr, Known)> {
         match self.migration.trial() {
             Some(trial) => trial.learnt.map(|learnt| (trial.proved.remote.ip(), learnt)),
             None if self.establishing.address_proved => Some((self.identity.remote.ip(), self.learnt()?)),
             None => None,
         }
-    }
-
-    /// The host that a way led to which was left, and what was learnt of that way.
-    pub(crate) fn take_left(&mut self) -> Option<(IpAddr, Known)> {
-        self.migration.take_left()
     }
 
     /// When something is due on a trial.
@@ -514,7 +503,7 @@ impl Connection {
                 aside.is_due = true;
             }
             self.parts.control.challenge_again();
-            self.ways.outbound_mut(Outbound::ask_for_packet);
+            self.ways.outbound.ask_for_packet();
         }
     }
 
@@ -544,34 +533,11 @@ impl Connection {
         self.identity.peer_cid = new.id;
         // P-53: servers give tokens.
         self.identity.peer_reset_token = new.reset_token.filter(|_| self.identity.side == Side::Client);
-        self.parts.ids.has_news = true;
+        self.identity.has_news = true;
     }
 
-    /// True if place or ids have changed since this was last asked, or an id is wanted: see
-    /// [`Connection::wants_id`], [`Connection::take_gone_ids`].
-    #[inline]
-    pub(crate) fn take_migration_news(&mut self) -> bool {
-        core::mem::take(&mut self.parts.ids.has_news) || self.parts.ids.wants_one()
-    }
-
-    /// The peer is to be given another id. (M-8)
-    pub(crate) fn wants_id(&self) -> bool {
-        self.life.phase == Phase::Open && self.establishing.confirmed && self.parts.ids.wants_one()
-    }
-
-    /// The peer is given another id.
-    pub(crate) fn give_id(&mut self, id: ConnectionId, reset_token: Option<[u8; 16]>) {
-        self.parts.ids.give(id, reset_token);
-    }
-
-    /// Ids of this end by which nothing more will come.
-    pub(crate) fn take_gone_ids(&mut self) -> Vec<ConnectionId> {
-        self.parts.ids.take_gone()
-    }
-
-    /// All ids of this end beyond the id of the handshake.
-    pub(crate) fn own_ids(&self) -> impl Iterator<Item = &ConnectionId> {
-        self.parts.ids.own()
+    pub(in crate::connection) fn wants_id(&self) -> bool {
+        self.life.is_live() && self.establishing.confirmed && self.parts.ids.wants_one()
     }
 
     /// The handshake is confirmed: ids may be given.
@@ -580,6 +546,6 @@ impl Connection {
         self.establishing.confirmed = true;
         self.parts.size.is_begun = true;
         self.establishing.handshake = None;
-        self.parts.ids.has_news = true;
+        self.identity.has_news = true;
     }
 }

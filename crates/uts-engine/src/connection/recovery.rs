@@ -35,8 +35,7 @@ impl Ways {
         on_arrived: impl FnOnce(&mut SendHalf, Range<u64>, Option<&retransmission::Slot>),
     ) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let outbound = self.outbound.as_ref();
-        let mechanism = outbound.and_then(|o| Some(&o.stack(flow.send.group)?.retransmission));
+        let mechanism = self.outbound.stack(flow.send.group).map(|stack| &stack.retransmission);
         on_arrived(&mut flow.send, range, mechanism);
         self.after_send_change(id);
     }
@@ -48,7 +47,7 @@ impl Ways {
             bug!("flow {id} counts what is whole and is gone");
             return;
         };
-        let stack = self.outbound.as_ref().and_then(|outbound| outbound.stack(send.group));
+        let stack = self.outbound.stack(send.group);
         send.count_whole(stack.and_then(|stack| stack.retransmission.unit()));
     }
 
@@ -59,8 +58,7 @@ impl Ways {
             self.wake_writer(id);
         }
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let outbound = self.outbound.as_ref();
-        let gate = outbound.and_then(|o| Some(o.gate(o.stack(flow.send.group)?, Time::ZERO)));
+        let gate = self.outbound.gate_of(flow.send.group);
         let send = &mut flow.send;
         if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
             send.is_done = true;
@@ -110,7 +108,7 @@ impl Ways {
         };
         let Some(rare) = &mut send.rare else { return };
         let (ranges, number) = rare.awaited.take();
-        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let next_packet = self.outbound.ledger.next_number();
         let loss = LostPacket { now, number, sent_at: now, next_packet };
         ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
     }
@@ -192,8 +190,7 @@ impl Ways {
             bug!("flow {id} gave up data and is gone");
             return;
         };
-        let offsets =
-            self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
+        let offsets = self.outbound.stack(send.group).is_some_and(|s| s.layout.offsets);
         // Where no positions are sent, nobody waits for any, but for the end, which may have gone
         // before.
         if !offsets && !send.buffer.is_finished() {
@@ -206,7 +203,7 @@ impl Ways {
     /// The receiver asks for what is missing of a flow.
     pub(super) fn on_demand(&mut self, now: Time, feedback: &frame::Feedback<'_>) -> Result<(), BadFeedback> {
         let id = feedback.flow;
-        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let next_packet = self.outbound.ledger.next_number();
         let loss = LostPacket { now, number: 0, sent_at: now, next_packet };
         let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
@@ -237,7 +234,7 @@ impl Ways {
     /// R-9); gives the flow as that sees it.
     fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
         let send = &mut self.flows.get_mut(id)?.send;
-        let outbound = self.outbound.as_ref()?;
+        let outbound = &self.outbound;
         let stack = outbound.stack(send.group)?;
         let choice = stack.profile.get(Function::Retransmission);
         if send.retransmission.as_ref().is_none_or(|(built_for, _)| built_for != choice) {
@@ -258,7 +255,7 @@ impl Ways {
     /// True if lost data of a flow is sent again.
     pub(super) fn repeats(&self, flow: u32) -> bool {
         let group = self.flows.get(flow).map_or(0, |f| f.send.group);
-        let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
+        let stack = self.outbound.stack(group);
         stack.is_some_and(|s| s.layout.repeats)
     }
 }
@@ -297,7 +294,7 @@ mod tests {
             }
             if let Some(fec) = exchanged {
                 let next = profile.with_named(Function::Fec, fec).expect("it exists");
-                let outbound = ways.outbound.as_mut().expect("established");
+                let outbound = &mut ways.outbound;
                 assert!(outbound.put_to_use(Time::ZERO, 1, 0, &next, 1200));
             }
             ways.recover_data(id, 2000..3000, &loss(2));

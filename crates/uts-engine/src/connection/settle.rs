@@ -2,9 +2,9 @@
 //! size.
 
 use super::parts::{LostPacket, Token};
+use super::stage::Open;
 use super::watch::meter;
-use super::{CloseReason, Connection, Outbound, Ways};
-use crate::bug::bug;
+use super::{CloseReason, Outbound, Ways};
 use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
@@ -26,13 +26,10 @@ pub(super) struct Report<'a> {
     pub ce: Option<u64>,
 }
 
-impl Connection {
+impl Open {
     /// The peer acknowledges packets.
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a report is read before anything can be sent");
-            return Ok(());
-        };
+        let outbound = &mut self.ways.outbound;
         let next_packet = outbound.ledger.next_number();
         // One that counts more marks than there were packets is of no use (RFC 9000 section
         // 13.4.2.1).
@@ -70,16 +67,15 @@ impl Connection {
         };
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
-        if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
+        let outbound = &mut self.ways.outbound;
+        if newest.number >= first {
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
             let largest = done.packets.iter().map(|run| run.sent.bytes).max().unwrap_or(0);
             outbound.meter.on_arrived(now, (newest.number, largest), &outbound.rtt);
             self.ways.hint_rate(now, self.parts.size.current() as u64);
         }
         self.settle_runs(now, &done.packets);
-        if let Some(outbound) = &mut self.ways.outbound {
-            outbound.ledger.take_back(done);
-        }
+        self.ways.outbound.ledger.take_back(done);
         self.set_exchange_timers();
         Ok(())
     }
@@ -95,8 +91,8 @@ impl Connection {
                 run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
             }
             for token in &run.sent.tokens {
-                if let (Token::Data { flow, range }, Some(outbound)) = (token, &mut self.ways.outbound) {
-                    outbound.see_arrived(
+                if let Token::Data { flow, range } = token {
+                    self.ways.outbound.see_arrived(
                         run.last_snapshot().sent_at,
                         *flow,
                         &(range.start..end_in_row(range, run.packets())),
@@ -136,10 +132,7 @@ impl Connection {
         now: Time,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("repairs are reported before anything can be sent");
-            return Ok(());
-        };
+        let outbound = &mut self.ways.outbound;
         let Some(repaired) = outbound.ledger.on_repaired(ranges) else {
             return Err(CloseReason::Protocol("it repaired a packet that was never sent".into()));
         };
@@ -161,7 +154,8 @@ impl Connection {
         let counted = || packets.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe);
         let (count, bytes) =
             counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
-        if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| count > 0) {
+        let outbound = &mut self.ways.outbound;
+        if count > 0 {
             outbound.congestion.on_spurious_loss(bytes);
             (0..count).for_each(|_| outbound.meter.on_spurious());
         }
@@ -180,10 +174,7 @@ impl Connection {
 
     /// Takes packets out of the ledger that the finding mechanism says are lost.
     pub(super) fn find_losses(&mut self, now: Time) {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("losses are looked for before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let rule = outbound.finding.rule(&outbound.flight());
         let lost = outbound.ledger.take_lost(now, &rule);
         outbound.loss_at = lost.look_again;
@@ -199,10 +190,7 @@ impl Connection {
 
     /// Hands what lost packets carried to whom it concerns (finding.md R-1).
     fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("packets are lost before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
             return;
@@ -261,7 +249,7 @@ impl Connection {
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
             self.parts.size.tell(&mut self.ways);
-            self.ways.outbound_mut(|outbound| outbound.meter.on_smaller_path());
+            self.ways.outbound.meter.on_smaller_path();
         }
         for (number, sent) in lost {
             for token in &sent.tokens {
@@ -274,10 +262,7 @@ impl Connection {
 
     /// The loss timer fired: some are too old, or nothing was acknowledged for a time-out.
     pub(super) fn on_loss_timeout(&mut self, now: Time) {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("the loss timer is set before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         match outbound.finding.alarm() {
             _ if outbound.loss_at.is_some() => self.find_losses(now),
             Alarm::LoseAll { .. } => {
@@ -303,10 +288,7 @@ impl Connection {
 
     /// A time-out was counted, at which packets are lost or not: tells whom it concerns.
     fn tell_timeout(&mut self, now: Time, is_loss: bool) {
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a time-out is told before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let (in_a_row, next_packet) = (outbound.timeouts, outbound.ledger.next_number());
         let timeout = Timeout { now, is_loss, in_a_row, next_packet };
         outbound.reducing(|congestion, delivery| congestion.on_timeout(&timeout, delivery));
@@ -319,10 +301,7 @@ impl Connection {
 
     /// Sends the content of the oldest packet again, as a probe.
     fn probe_oldest(&mut self, now: Time) {
-        let Some(outbound) = &self.ways.outbound else {
-            bug!("a probe is due before anything can be sent");
-            return;
-        };
+        let outbound = &self.ways.outbound;
         // One of an outage carries nothing: what it brings back is the acknowledgement.
         let oldest =
             outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
@@ -337,7 +316,10 @@ impl Ways {
     /// Forgets questions of an outage that nobody answers any more: it may last for days.
     /// (retransmission.md R-25)
     pub(super) fn forget_questions(&mut self) {
-        let Some(outbound) = self.outbound.as_mut().filter(|outbound| outbound.is_out()) else { return };
+        let outbound = &mut self.outbound;
+        if !outbound.is_out() {
+            return;
+        }
         let questions =
             outbound.ledger.take_questions(QUESTIONS_KEPT, |token| matches!(token, Token::Report(_)));
         for (number, bytes) in questions {
@@ -510,7 +492,7 @@ mod tests {
         for congestion in ["new-reno", "cubic", "decbit", "prague"] {
             for marks in [0, 1] {
                 let mut ways = testing::ways_with(&[(Function::Congestion, congestion)]);
-                let outbound = ways.outbound.as_mut().expect("established");
+                let outbound = &mut ways.outbound;
                 let before = outbound.window_bytes();
                 let sent = outbound.delivery.on_sent(sent_at, 1200);
                 outbound.delivery.on_sent(sent_at, 1200);

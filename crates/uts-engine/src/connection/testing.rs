@@ -37,9 +37,9 @@ pub fn ways_with(others: &[(Function, &str)]) -> Ways {
 pub fn ways_under(profile: Profile) -> Ways {
     let profile = Arc::new(profile);
     let chain = || SecretChain::new(Secret::from_exporter(&[7; Secret::BYTES], Direction::ClientToServer));
-    let mut ways = Ways::new(Side::Client, Arc::default(), Default::default());
-    ways.outbound = Outbound::new(Time::ZERO, &profile, chain(), 1200, 1);
-    ways.inbound = Inbound::new(&profile, chain());
+    let outbound = Outbound::new(Time::ZERO, &profile, chain(), 1200, 1).expect("it can be built");
+    let inbound = Inbound::new(&profile, chain()).expect("it can be built");
+    let mut ways = Ways::new(Arc::default(), Default::default()).opened(Side::Client, outbound, inbound);
     (ways.flows.opened_max, ways.flows.credit_initial_out) = (10, 100_000);
     ways
 }

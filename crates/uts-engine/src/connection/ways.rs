@@ -6,6 +6,7 @@ use super::marking::Marking;
 use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
 use super::send::rate_hint::RateHint;
+use super::stage::{Established, Handshaking, Stage};
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
 use crate::config::ConnectionConfig;
 use crate::endpoint::budget::Stores;
@@ -23,14 +24,19 @@ pub(super) struct Wishes {
     pub finder: Option<Box<dyn FindMemory>>,
 }
 
-/// The way out, the way in, and the flows of both.
-pub(super) struct Ways {
+/// Settings and memory for flows that are to come: those of which the peer is told first.
+pub(super) struct Reserved {
+    config: Arc<ConnectionConfig>,
+    stores: Stores,
+}
+
+/// The way out, the way in, and the flows of both, as far as a stage has them.
+pub(super) struct Ways<S: Stage = Established> {
     /// Shared by all connections that were set up alike.
     pub config: Arc<ConnectionConfig>,
-    /// `None` until the connection is established.
-    pub outbound: Option<Outbound>,
-    pub inbound: Option<Inbound>,
-    pub flows: Flows,
+    pub outbound: S::Outbound,
+    pub inbound: S::Inbound,
+    pub flows: S::Flows,
     /// Topics on which mechanisms here speak to their halves at the sender of data.
     pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
@@ -46,13 +52,13 @@ pub(super) struct Ways {
     pub events: VecDeque<Event>,
 }
 
-impl Ways {
-    pub fn new(side: Side, config: Arc<ConnectionConfig>, stores: Stores) -> Self {
+impl Ways<Handshaking> {
+    pub fn new(config: Arc<ConnectionConfig>, stores: Stores) -> Self {
         Ways {
-            flows: Flows::new(side, config.clone(), stores),
+            outbound: (),
+            inbound: (),
+            flows: Reserved { config: Arc::clone(&config), stores },
             config,
-            outbound: None,
-            inbound: None,
             feedback: BTreeSet::new(),
             receive_rate: None,
             wishes: None,
@@ -64,14 +70,31 @@ impl Ways {
         }
     }
 
-    pub fn outbound_mut(&mut self, change: impl FnOnce(&mut Outbound)) {
-        if let Some(outbound) = &mut self.outbound {
-            change(outbound);
+    /// The same with both ways, and flows. They take over what these have.
+    pub fn opened(&mut self, side: Side, outbound: Outbound, inbound: Inbound) -> Ways {
+        let Reserved { config, stores } = &mut self.flows;
+        let mut flows = Flows::new(side, Arc::clone(config), stores.hand_over());
+        flows.scheduler = self.config.requirements.conn_scheduler;
+        Ways {
+            config: Arc::clone(&self.config),
+            outbound,
+            inbound,
+            flows,
+            feedback: BTreeSet::new(),
+            receive_rate: None,
+            wishes: self.wishes.take(),
+            bytes_written: 0,
+            marking: Marking::default(),
+            stats: self.stats,
+            trace: core::mem::take(&mut self.trace),
+            events: core::mem::take(&mut self.events),
         }
     }
+}
 
+impl Ways {
     /// When the last packet was sent that the peer is to acknowledge.
     pub fn last_eliciting_at(&self) -> Time {
-        self.outbound.as_ref().map_or(Time::ZERO, |outbound| outbound.ledger.last_eliciting_at())
+        self.outbound.ledger.last_eliciting_at()
     }
 }

@@ -50,6 +50,18 @@ impl Stores {
     }
 }
 
+impl Stores {
+    /// Takes over what it has.
+    pub fn hand_over(&mut self) -> Self {
+        Stores {
+            spares: self.spares.clone(),
+            received: self.received.hand_over(),
+            sent: self.sent.hand_over(),
+            first_credit: self.first_credit,
+        }
+    }
+}
+
 impl Default for Stores {
     fn default() -> Self {
         Stores::new(&Budget::default(), Spares::default(), &ConnectionConfig::default())
@@ -113,6 +125,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// Takes over what it has drawn.
+    fn hand_over(&mut self) -> Self {
+        let drawn = core::mem::take(&mut self.drawn);
+        Share { of: self.of.clone(), least: self.least, most: self.most, drawn }
+    }
+
     /// Bytes that the connection may hold at present.
     #[inline]
     pub fn room(&self) -> usize {

@@ -5,12 +5,14 @@ use crate::appraisal::rules::quote;
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::agreement::refusal::Refusal;
 use crate::connection::flows::halves::Flow;
-use crate::connection::send::outbound::Bursts;
-use crate::connection::{Connection, Side, Ways};
+use crate::connection::stage::{Core, Fresh, Open, Stage};
+use crate::connection::{Side, Ways};
 use crate::event::{Direction, Event, ExchangeEvent};
 use crate::policy::{Aim, Observation, Policy, Turn, Turns};
-use crate::selector;
+use crate::requirements::Requirements;
+use crate::selector::{self, Contradiction, Library, Selection};
 use core::time::Duration;
+use std::sync::Arc;
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
 /// Shortest span over which the application's sending is measured, the longest being twice this:
@@ -137,7 +139,7 @@ impl Adaptation {
 
 impl Ways {
     fn written(&self) -> Written {
-        let bursts = self.outbound.as_ref().map_or_else(Bursts::default, |outbound| outbound.bursts);
+        let bursts = self.outbound.bursts;
         Written { bytes: self.bytes_written, packets: bursts.packets, bursts: bursts.count }
     }
 
@@ -157,7 +159,7 @@ impl Ways {
     }
 }
 
-impl Connection {
+impl Open {
     /// When the policy is to be asked.
     pub(in crate::connection) fn policy_timeout(&self) -> Option<Time> {
         let has_news = !self.is_resting() && !self.is_out();
@@ -168,7 +170,7 @@ impl Connection {
     /// choose knowing the peer.
     pub(in crate::connection) fn begin_adaptation(&mut self, now: Time, is_corrected: bool) {
         let local = self.ways.config.library();
-        let Some(peer) = self.agreement.peer_library else { return };
+        let peer = self.agreement.peer_library;
         let facts = PathFacts::default();
         let Ok(selection) = selector::select(&self.ways.config.requirements, &facts, &local, Some(&peer))
         else {
@@ -199,8 +201,7 @@ impl Connection {
 
     /// A policy that knows nothing of the path yet, and returns to `home`.
     pub(in crate::connection) fn start_policy(&mut self, now: Time, home: Profile) {
-        let Some(peer) = &self.agreement.peer_library else { return };
-        let usable = self.ways.config.library().common(peer);
+        let usable = self.ways.config.library().common(&self.agreement.peer_library);
         let policy = Policy::new(self.ways.config.requirements.clone(), usable, home);
         let adaptation = Adaptation::new(now, policy, self.ways.written());
         self.agreement.adaptation = Some(Box::new(adaptation));
@@ -208,12 +209,11 @@ impl Connection {
 
     /// Shows the policy what is known now, and does what it decides.
     pub(in crate::connection) fn adapt(&mut self, now: Time, turns: &mut Turns) {
-        if !self.is_open() {
+        if !self.life.is_live() {
             return;
         }
-        let (Some(adaptation), Some(outbound)) = (&mut self.agreement.adaptation, &self.ways.outbound) else {
-            return;
-        };
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
+        let outbound = &self.ways.outbound;
         if now < adaptation.next_at || outbound.rtt.samples == 0 {
             return;
         }
@@ -245,12 +245,12 @@ impl Connection {
 
     /// Tells the policy what became of the exchange under way.
     fn follow_exchange(&mut self, now: Time, profile: &Profile) {
-        if self.ways.outbound.as_ref().is_some_and(|outbound| outbound.envelope.is_some()) {
+        if self.ways.outbound.envelope.is_some() {
             // It may still be refused.
             return;
         }
         let idle = self.parts.exchanges.is_idle(Direction::Out);
-        let epoch = self.ways.outbound.as_ref().and_then(|o| o.stack(0)).map_or(0, |s| s.epoch);
+        let epoch = self.ways.outbound.stack(0).map_or(0, |s| s.epoch);
         let Some(adaptation) = &mut self.agreement.adaptation else { return };
         if epoch != adaptation.last_epoch {
             adaptation.last_epoch = epoch;
@@ -306,40 +306,55 @@ impl Connection {
         }
     }
 
-    /// The application's needs have changed: the selector chooses anew, knowing the path, and the
-    /// difference is asked for.
-    ///
-    /// # Errors
-    /// [`selector::Contradiction`] if the requirements cannot be met, or change what is fixed once
-    /// a connection is established; nothing changes then.
-    pub fn set_requirements(
+    pub(in crate::connection) fn set_requirements(
         &mut self,
         now: Time,
-        requirements: crate::requirements::Requirements,
-    ) -> Result<(), selector::Contradiction> {
-        let before = &self.ways.config.requirements;
-        if let Some(property) = before.differs_in_fixed(&requirements) {
-            return Err(selector::Contradiction {
-                rule: "S-43",
-                first: quote(&requirements, property.name),
-                second: format!("{} of the established connection", quote(before, property.name)),
-                why: "this cannot change any more".to_owned(),
-            });
-        }
-        let facts = self.facts();
-        let local = self.ways.config.library_for(&requirements);
-        let selection =
-            selector::select(&requirements, &facts, &local, self.agreement.peer_library.as_ref())?;
-        self.ways.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
+        requirements: Requirements,
+    ) -> Result<(), Contradiction> {
+        let peer = Some(&self.agreement.peer_library);
+        let selection = self.select_anew(&requirements, &self.facts(), peer)?;
+        self.ways.outbound.set_rate_max(requirements.max_send_rate);
         self.ways.flows.scheduler = requirements.conn_scheduler;
         self.ways.set_receive_rate(now, requirements.max_recv_rate);
         self.wake(now);
-        std::sync::Arc::make_mut(&mut self.ways.config).requirements = requirements.clone();
+        Arc::make_mut(&mut self.ways.config).requirements = requirements.clone();
         if let Some(adaptation) = &mut self.agreement.adaptation {
             adaptation.policy.set_requirements(requirements, selection.profile);
             adaptation.next_at = now;
         }
         Ok(())
+    }
+}
+
+impl Fresh {
+    pub(in crate::connection) fn set_requirements(
+        &mut self,
+        requirements: Requirements,
+    ) -> Result<(), Contradiction> {
+        self.select_anew(&requirements, &PathFacts::default(), None)?;
+        Arc::make_mut(&mut self.ways.config).requirements = requirements;
+        Ok(())
+    }
+}
+
+impl<S: Stage> Core<S> {
+    /// Selection for requirements that take the place of those before.
+    fn select_anew(
+        &self,
+        requirements: &Requirements,
+        facts: &PathFacts,
+        peer: Option<&Library>,
+    ) -> Result<Selection, Contradiction> {
+        let before = &self.ways.config.requirements;
+        if let Some(property) = before.differs_in_fixed(requirements) {
+            return Err(Contradiction {
+                rule: "S-43",
+                first: quote(requirements, property.name),
+                second: format!("{} of the established connection", quote(before, property.name)),
+                why: "this cannot change any more".to_owned(),
+            });
+        }
+        selector::select(requirements, facts, &self.ways.config.library_for(requirements), peer)
     }
 }
 

@@ -6,12 +6,12 @@
 use crate::bug::bug;
 use crate::connection::agreement::refusal::{Refusal, RefusalReason, Terms, lacks};
 use crate::connection::parts::{MESSAGES_MAX, Signal};
-use crate::connection::{CloseReason, Connection, Event, Outbound, Ways};
+use crate::connection::stage::Open;
+use crate::connection::{CloseReason, Event, Ways};
 use crate::consent::Answering;
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::synthesis::ReceiveStack;
-use std::sync::Arc;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
@@ -77,27 +77,14 @@ enum How {
     AtOnce,
 }
 
-impl Connection {
-    /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as
-    /// [`ExchangeEvent`]s.
-    ///
-    /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is
-    /// under way.
-    pub fn request_profile(
+impl Open {
+    pub(in crate::connection) fn request_profile(
         &mut self,
         now: Time,
         direction: Direction,
         profile: Profile,
     ) -> Result<u32, ExchangeError> {
         self.request_exchange(now, direction, 0, profile, Reasons::default())
-    }
-
-    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use
-    /// stays, and the peer, which has been told that this end has it, may still ask, and is
-    /// refused.
-    pub fn withdraw(&mut self, function: Function, mechanism: u8) {
-        Arc::make_mut(&mut self.ways.config).withdrawn.push((function, mechanism));
     }
 
     pub(in crate::connection) fn request_exchange(
@@ -113,16 +100,11 @@ impl Connection {
         self.ask_for(now, direction, Wish { group, profile, how }, reasons)
     }
 
-    /// Uses a profile for group 0 of what this end sends from now on, and not once the peer has
-    /// agreed: its packets carry the request. If the peer refuses, what it could not read is sent
-    /// again under what was in use before. Progress comes as [`ExchangeEvent`]s. Where that cannot
-    /// be taken back, or the peer does not read such packets, it is asked for as by
-    /// [`Self::request_profile`] (exchange.md X-38).
-    ///
-    /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is
-    /// under way.
-    pub fn use_profile(&mut self, now: Time, profile: Profile) -> Result<u32, ExchangeError> {
+    pub(in crate::connection) fn use_profile(
+        &mut self,
+        now: Time,
+        profile: Profile,
+    ) -> Result<u32, ExchangeError> {
         let wish = Wish { group: 0, profile, how: How::AtOnce };
         self.ask_for(now, Direction::Out, wish, Reasons::default())
     }
@@ -135,23 +117,23 @@ impl Connection {
         reasons: Reasons,
     ) -> Result<u32, ExchangeError> {
         let Wish { group, profile, how } = wish;
-        if !self.is_open() {
+        if !self.life.is_live() {
             return Err(ExchangeError::NotConnected);
         }
         profile.check()?;
         if profile.is_inert(Function::Protection) && !self.may_go_unprotected() {
             return Err(ExchangeError::Unprotected);
         }
-        if let Some(function) = self.agreement.peer_library.and_then(|library| lacks(&library, &profile)) {
+        if let Some(function) = lacks(&self.agreement.peer_library, &profile) {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
         let how = if how == How::AtOnce && !self.can_go_back(group, &profile) { How::Asked } else { how };
         let mut asked = self.ask_machine(now, direction, group, profile, how);
-        if let (Err(Busy::UnderWay { .. }), Some(outbound)) = (&asked, &self.ways.outbound) {
+        if let Err(Busy::UnderWay { .. }) = &asked {
             //
             if let Some(machine) = self.parts.exchanges.machine(direction) {
-                machine.settle(|epoch| outbound.is_under_way(epoch));
+                machine.settle(|epoch| self.ways.outbound.is_under_way(epoch));
             }
             asked = self.ask_machine(now, direction, group, profile, how);
         }
@@ -215,13 +197,13 @@ impl Connection {
     /// Profile in use for a group; the profile of group 0 where it has none yet.
     pub(in crate::connection) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
         let of = |group| match direction {
-            Direction::Out => self.ways.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
-            Direction::In => self.ways.inbound.as_ref().and_then(|i| {
+            Direction::Out => self.ways.outbound.stack(group).map(|s| *s.profile),
+            Direction::In => {
                 // An epoch that this end only asks for is open as well.
                 let asked = self.parts.exchanges.asked_epoch(direction);
                 let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
-                i.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
-            }),
+                self.ways.inbound.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
+            }
         };
         of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
     }
@@ -273,7 +255,7 @@ impl Connection {
     ) -> T {
         let may_go_unprotected = self.may_go_unprotected();
         let protection = self.shared_protection(direction, asked.using);
-        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        let pto = self.ways.outbound.probe_timeout();
         let machine = self.parts.exchanges.begin_at(direction, pto);
         let (groups, config) = (&self.agreement.groups, &self.ways.config);
         let handled = handle(machine, &|group, profile| {
@@ -296,7 +278,7 @@ impl Connection {
         direction: Direction,
         using: Option<u32>,
     ) -> Choice {
-        let stacks = self.ways.inbound.as_ref().map_or(&[][..], |inbound| &inbound.stacks);
+        let stacks = &self.ways.inbound.stacks;
         let used = stacks.iter().find(|stack| using == Some(stack.epoch)).map(|stack| *stack.profile);
         *used.unwrap_or_else(|| self.profile_of(direction, 0)).get(Function::Protection)
     }
@@ -362,10 +344,7 @@ impl Connection {
 
     fn open_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
         let old = self.profile_of(Direction::In, group);
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("an epoch opens before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         if !inbound.open(epoch, group, profile) {
             return;
         }
@@ -392,14 +371,11 @@ impl Connection {
     /// An epoch closes. If it governed flow control, and was opened for a request that came to
     /// nothing, the newest of those before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("an epoch closes before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         let Some(group) = inbound.retire(epoch) else { return };
         self.ways.note_redundancy();
         self.ways.flows.tell_readers(group, &mut self.ways.events);
-        let Some(inbound) = &self.ways.inbound else { return };
+        let inbound = &self.ways.inbound;
         if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
             && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
         {
@@ -410,10 +386,7 @@ impl Connection {
     fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
         let old = self.profile_of(Direction::Out, group);
         let packet_bytes = self.parts.size.current() as u64;
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("an epoch is put to use before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
         if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
             return;
@@ -438,7 +411,7 @@ impl Connection {
         (old, profile): (&Profile, &Profile),
         had_offsets: bool,
     ) {
-        let stack = self.ways.outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        let stack = self.ways.outbound.stack(group);
         let has_offsets = stack.is_some_and(|s| s.layout.offsets);
         self.on_group_changed(group, profile);
         if !grants(profile) {
@@ -446,8 +419,7 @@ impl Connection {
             self.ways.go_on_sending();
         }
         if group == 0 {
-            self.ways.flows.window_out =
-                self.ways.outbound.as_ref().map_or(u32::MAX, |outbound| outbound.window_of_flows(0));
+            self.ways.flows.window_out = self.ways.outbound.window_of_flows(0);
         }
         let ids: Vec<u32> =
             self.ways.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
@@ -459,8 +431,7 @@ impl Connection {
             if old.get(Function::Retransmission) != profile.get(Function::Retransmission) {
                 self.ways.recover_awaited(now, id);
             }
-            let outbound = self.ways.outbound.as_ref();
-            if let Some(gate) = outbound.and_then(|o| Some(o.gate(o.stack(group)?, Time::ZERO))) {
+            if let Some(gate) = self.ways.outbound.gate_of(group) {
                 self.ways.flows.update_order(id, |send| gate.limit(send));
             }
         }
@@ -468,16 +439,15 @@ impl Connection {
 
     /// The machine of a direction, in which something is asked, with the time-out that now holds.
     fn machine_of(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
-        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        let pto = self.ways.outbound.probe_timeout();
         self.parts.exchanges.begin_at(direction, pto)
     }
 
     /// Hands the machines the time-out that now holds.
     pub(in crate::connection) fn set_exchange_timers(&mut self) {
-        let Some(outbound) = &self.ways.outbound else { return };
         for direction in [Direction::Out, Direction::In] {
             if let Some(machine) = self.parts.exchanges.machine(direction) {
-                machine.set_pto(outbound.probe_timeout());
+                machine.set_pto(self.ways.outbound.probe_timeout());
             }
         }
     }
@@ -494,10 +464,7 @@ impl Ways {
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit
     /// before needs some (flow.md R-7).
     pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.inbound else {
-            bug!("flow control changes hands before anything can be received");
-            return;
-        };
+        let inbound = &mut self.inbound;
         let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else {
             bug!("epoch {epoch} governs flow control and is not open");
             return;
@@ -528,8 +495,10 @@ impl Ways {
     /// the peer grants at the begin (flow.md R-24).
     pub(in crate::connection) fn begin_with_window(&mut self, id: u32) {
         let Some(group) = self.flows.get(id).map(|flow| flow.send.group) else { return };
-        let Some(outbound) = self.outbound.as_ref().filter(|o| o.stack(group).is_some()) else { return };
-        let first = self.flows.first_credit_out(outbound.window_of_flows(group));
+        if self.outbound.stack(group).is_none() {
+            return;
+        }
+        let first = self.flows.first_credit_out(self.outbound.window_of_flows(group));
         let most = self.flows.credit_initial_out;
         let send = self.flows.get_mut(id).map(|flow| &mut flow.send);
         if let Some(send) = send.filter(|send| send.buffer.sent() == 0 && send.limit <= most) {
@@ -646,93 +615,4 @@ fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'
 const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::connection::receive::contents::Contents;
-    use crate::connection::receive::inbound::Arrived;
-    use crate::connection::testing;
-    use uts_functions::flow;
-
-    /// A flow whose group nothing has told yet takes part in an exchange of group 0: what it is
-    /// granted by that is good for the group that its first data then names (flow.md R-1).
-    #[test]
-    fn what_was_granted_before_the_group_is_known_stays_granted() {
-        for name in ["credit", "stop-and-wait", "sliding-window"] {
-            let mut ways = testing::ways();
-            assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
-            let receive = &mut ways.flows.get_mut(1).expect("open").receive;
-            let granted = receive.free_limit + 100_000;
-            receive.grant.limit = granted;
-            let flow = profile().with_named(Function::Flow, name).expect("it exists");
-            let flow = flow::Slot::build(flow.get(Function::Flow), ()).expect("in range");
-            receive.begin_with(&flow, 8192);
-            assert!(receive.limit() >= granted, "{name}: {} of {granted}", receive.limit());
-        }
-    }
-
-    fn profile() -> Profile {
-        Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
-    }
-
-    /// A sender without a limit has lost data, repeats it under one that it was granted since, and
-    /// nothing of the flow came before: it has broken no rule (flow.md R-39).
-    #[test]
-    fn what_may_have_left_without_a_limit_is_dropped_beyond_one() {
-        for has_come_free in [false, true] {
-            let mut ways = testing::ways();
-            ways.flows.has_come_free = has_come_free;
-            ways.adopt_flow_control(Time::ZERO, 0);
-            // Whether anything of the flow has come makes no difference.
-            let unknown = frame::Data {
-                flow: 3,
-                offset: Some(ways.config.first_credit()),
-                flags: frame::DataFlags::default(),
-                has_len: false,
-                bytes: b"data",
-            };
-            assert_eq!(ways.overruns(0, &Contents::Data(unknown)), has_come_free);
-            assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
-            let limit = ways.flows.get(1).expect("open").receive.limit();
-            let data = |offset, bytes| frame::Data {
-                flow: 1,
-                offset: Some(offset),
-                flags: frame::DataFlags::default(),
-                has_len: false,
-                bytes,
-            };
-            let (within, beyond) = (data(0, b"data"), data(limit, b"data"));
-            assert!(!ways.overruns(0, &Contents::Data(within)));
-            assert_eq!(ways.overruns(0, &Contents::Data(beyond)), has_come_free);
-        }
-    }
-
-    /// The first data of a flow that comes is not its first: packets were too large, and nothing is
-    /// repeated. Its epoch grants nothing, though the flow began with credit (flow.md R-39).
-    #[test]
-    fn first_data_of_an_epoch_that_grants_nothing_has_no_limit() {
-        let mut ways = testing::ways_with(&[(Function::Flow, "none")]);
-        ways.flows.has_come_free = true;
-        assert!(ways.flows.of_frame(1).is_ok_and(|found| found.is_some()));
-        let receive = &mut ways.flows.get_mut(1).expect("open").receive;
-        let credit = profile().with_named(Function::Flow, "credit").expect("it exists");
-        let credit = flow::Slot::build(credit.get(Function::Flow), ()).expect("in range");
-        receive.begin_with(&credit, 8192);
-        assert!(!receive.is_free());
-        let offset = receive.limit() + 1000;
-        let flags = frame::DataFlags::default();
-        let data = frame::Data { flow: 1, offset: Some(offset), flags, has_len: false, bytes: b"data" };
-        assert!(!ways.overruns(0, &Contents::Data(data)));
-        let at = Arrived::of(Time::ZERO, None, 0, 0);
-        assert_eq!(ways.on_data(&at, &data), Ok(()));
-        assert!(ways.flows.get(1).expect("open").receive.data.held_bytes() > 0);
-    }
-
-    #[test]
-    fn profiles_pass_over_the_wire_as_they_are() {
-        let mut profile = profile();
-        for (function, name) in [(Function::Fec, "reed-solomon"), (Function::Congestion, "bbr")] {
-            profile = profile.with_named(function, name).expect("it exists");
-        }
-        assert_eq!(from_wire(&to_wire(&profile)), (profile, None));
-    }
-}
+mod tests;

@@ -11,7 +11,8 @@ use crate::bug::bug;
 use crate::config::ConnectionConfig;
 use crate::connection::agreement::exchanges::{ExchangeError, Reasons};
 use crate::connection::agreement::refusal::Refusal;
-use crate::connection::{Connection, Event, FlowError};
+use crate::connection::stage::Open;
+use crate::connection::{Event, FlowError};
 use crate::event::{Direction, FlowId};
 use crate::exchange::GROUPS_MAX;
 use crate::requirements::{PROPERTIES, Pin, Requirements};
@@ -123,7 +124,7 @@ impl Forming {
     }
 }
 
-impl Connection {
+impl Open {
     /// The group of flows with these requirements; it is made if there is none.
     pub(in crate::connection) fn group_for(&mut self, requirements: &Requirements) -> Result<u8, FlowError> {
         let requirements = self.own_requirements(requirements)?;
@@ -132,7 +133,7 @@ impl Connection {
         {
             return Ok(number);
         }
-        let usable = self.agreement.peer_library.ok_or(FlowError::Blocked)?;
+        let usable = self.agreement.peer_library;
         let profile = self.select_for_group(&requirements, &usable)?;
         let group = Group { requirements, profile, is_agreed: false, is_wanting: true, usable };
         // A group without data to send may become another one: receivers read what they have under
@@ -206,7 +207,7 @@ impl Connection {
             let (is_keyed, is_timed) = (is_keyed(profile), DataLayout::of(profile).times);
             return Some(Forming { segmentation, presentation, is_keyed, is_timed, lines });
         }
-        let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
+        let stack = self.ways.outbound.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
         let (is_keyed, is_timed, lines) = (is_keyed(&stack.profile), stack.layout.times, stack.layout.lines);
         Some(Forming { segmentation, presentation, is_keyed, is_timed, lines })

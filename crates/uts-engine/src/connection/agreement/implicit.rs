@@ -1,11 +1,11 @@
 //! Implicit use, as the hub sees it: what may be used at once, envelopes on their way in, and the
 //! way back after a refusal (exchange.md section 9).
 
-use crate::connection::Connection;
 use crate::connection::agreement::exchanges::{Asked, from_wire};
 use crate::connection::parts::LostPacket;
 use crate::connection::receive::inbound::{Arrived, Unsealed};
 use crate::connection::send::envelope::Envelope;
+use crate::connection::stage::Open;
 use crate::event::Direction;
 use crate::exchange::Carried;
 use crate::requirements::ExchangeMode;
@@ -14,7 +14,7 @@ use uts_functions::mechanism::Consent;
 use uts_functions::{Function, Profile, Time};
 use uts_wire::frame::{self, Frame, FrameIter};
 
-impl Connection {
+impl Open {
     /// Says whether a profile that is wanted for a group of what this end sends is used at once
     ///
     pub(in crate::connection) fn is_to_be_implicit(&self, group: u8, profile: &Profile) -> bool {
@@ -28,7 +28,7 @@ impl Connection {
     /// Says whether data sent under a profile before the peer has agreed can be sent again under
     /// what is in use, and the peer reads it if it agrees.
     pub(in crate::connection) fn can_go_back(&self, group: u8, profile: &Profile) -> bool {
-        let has_stack = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.stack(group).is_some());
+        let has_stack = self.ways.outbound.stack(group).is_some();
         let old = self.profile_of(Direction::Out, group);
         let kept = [Function::Presentation, Function::Segmentation];
         let (before, after) = (DataLayout::of(&old), DataLayout::of(profile));
@@ -41,9 +41,9 @@ impl Connection {
     /// If what was asked for is in use already, its packets leave in envelopes, the next at once.
     pub(in crate::connection) fn put_in_envelopes(&mut self) {
         let carried = self.parts.exchanges.machine(Direction::Out).and_then(|machine| machine.carried());
-        let (Some(carried), Some(outbound)) = (carried, &mut self.ways.outbound) else { return };
-        let envelope = Envelope::new(&carried, outbound.ledger.next_number());
-        outbound.envelope = envelope.map(Box::new);
+        let Some(carried) = carried else { return };
+        let envelope = Envelope::new(&carried, self.ways.outbound.ledger.next_number());
+        self.ways.outbound.envelope = envelope.map(Box::new);
         self.parts.ping.is_wanted = true;
     }
 
@@ -58,10 +58,8 @@ impl Connection {
     /// The peer agrees to what was carried: packets travel in no envelope any more.
     pub(in crate::connection) fn send_bare(&mut self, direction: Direction) {
         if direction == Direction::Out {
-            self.ways.outbound_mut(|outbound| {
-                outbound.envelope = None;
-                outbound.drop_idle_stacks();
-            });
+            self.ways.outbound.envelope = None;
+            self.ways.outbound.drop_idle_stacks();
         }
     }
 
@@ -70,7 +68,7 @@ impl Connection {
     pub(in crate::connection) fn go_back(&mut self, now: Time, group: u8) {
         let packet_bytes = self.parts.size.current() as u64;
         let refused = self.profile_of(Direction::Out, group);
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let outbound = &mut self.ways.outbound;
         let taken = outbound.go_back(now, packet_bytes);
         let next_packet = outbound.ledger.next_number();
         let in_use = self.profile_of(Direction::Out, group);
@@ -96,10 +94,10 @@ impl Connection {
             return;
         }
         let mut packet = frame.packet.to_vec();
-        let inbound = self.ways.inbound.as_ref();
-        let opened = inbound.and_then(|inbound| inbound.unseal(&self.identity.local_cid, &mut packet).ok());
+        let inbound = &self.ways.inbound;
+        let opened = inbound.unseal(&self.identity.local_cid, &mut packet).ok();
         let is_meant = |opened: &Unsealed| {
-            let stack = inbound.and_then(|inbound| inbound.stacks.get(opened.stack));
+            let stack = inbound.stacks.get(opened.stack);
             opened.number == at.number && stack.is_some_and(|stack| stack.epoch == frame.epoch)
         };
         match opened.filter(is_meant) {
@@ -119,7 +117,7 @@ impl Connection {
         let is_read = self.decide_on(now, Direction::In, asked, |machine, accept| {
             machine.handle_carried(now, carried, accept)
         });
-        let stacks = self.ways.inbound.as_mut().map_or(&mut [][..], |inbound| &mut inbound.stacks);
+        let stacks = &mut self.ways.inbound.stacks;
         if let Some(stack) = stacks.iter_mut().find(|stack| is_read && stack.epoch == frame.epoch) {
             // those that were sent before others may come behind them.
             stack.first_number = stack.first_number.min(frame.first);

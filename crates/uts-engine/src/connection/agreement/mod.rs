@@ -12,12 +12,12 @@ use crate::connection::agreement::groups::Groups;
 use crate::selector::Library;
 use std::sync::Arc;
 use uts_functions::Profile;
+use uts_wire::Hello;
 
 /// State of the agreement: the mechanisms that can be agreed with the peer, and those that are
 /// wanted.
-#[derive(Default)]
 pub(in crate::connection) struct Agreement {
-    pub peer_library: Option<Library>,
+    pub peer_library: Library,
     pub peer_allows_unprotected: bool,
     /// It reads packets with the request for their profile.
     pub peer_reads_use: bool,
@@ -25,4 +25,18 @@ pub(in crate::connection) struct Agreement {
     pub adaptation: Option<Box<Adaptation>>,
     /// While the connection rests: the home profile of a policy that has learnt nothing yet.
     pub home: Option<Arc<Profile>>,
+}
+
+impl Agreement {
+    /// At the beginning, with a peer of this greeting.
+    pub fn new(peer: &Hello) -> Self {
+        Agreement {
+            peer_library: Library::from_pairs(peer.mechanisms.iter().copied()),
+            peer_allows_unprotected: peer.allows_unprotected,
+            peer_reads_use: peer.reads_use,
+            groups: Groups::default(),
+            adaptation: None,
+            home: None,
+        }
+    }
 }

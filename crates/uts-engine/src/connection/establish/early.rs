@@ -3,8 +3,8 @@
 //! packets can have the request done twice, so that it must be one that may be. (K-23 to K-28)
 
 use super::handshake::{Handshake, LevelState, Place, is_authentic};
-use crate::connection::life::Phase;
-use crate::connection::{Connection, Side};
+use crate::connection::Side;
+use crate::connection::stage::{Core, Fresh, Stage};
 use crate::endpoint::tickets::Tickets;
 use crate::event::Event;
 use bytes::Bytes;
@@ -139,7 +139,7 @@ impl Handshake {
     }
 }
 
-impl Connection {
+impl<S: Stage> Core<S> {
     /// Takes in a packet of the level Early. Late ones are of no use to anybody.
     pub(in crate::connection) fn handle_early(
         &mut self,
@@ -149,8 +149,9 @@ impl Connection {
         (scid, words): (ConnectionId, &[u8]),
     ) {
         let Some(handshake) = &mut self.establishing.handshake else { return };
-        let is_over = matches!(self.life.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. });
-        if is_over || !handshake.meets_early(now, &self.identity.original_dcid, words, datagram, place) {
+        if !self.life.is_live()
+            || !handshake.meets_early(now, &self.identity.original_dcid, words, datagram, place)
+        {
             return;
         }
         let brought = self.open_establishment(now, datagram, place, scid);
@@ -178,9 +179,10 @@ impl Connection {
             self.ways.events.push_back(Event::EarlyAnswer(None));
         }
     }
+}
 
-    /// The early request of a client, once: when all of it and of the client's greeting is there.
-    pub(crate) fn take_early_request(&mut self) -> Option<EarlyRequest> {
+impl Fresh {
+    pub(in crate::connection) fn take_early_request(&mut self) -> Option<EarlyRequest> {
         let handshake = self.establishing.handshake.as_mut()?;
         if self.identity.side == Side::Client || handshake.early.is_told {
             return None;
@@ -192,12 +194,8 @@ impl Connection {
         Some(EarlyRequest { bytes, service: hello.service })
     }
 
-    /// Answers the client's early request.
-    pub(crate) fn answer_early(&mut self, answer: &[u8]) -> Result<(), EarlyError> {
-        if answer.len() > EARLY_BYTES_MAX {
-            return Err(EarlyError::TooLong(answer.len()));
-        }
-        let handshake = self.establishing.handshake.as_mut().filter(|_| self.life.phase == Phase::Handshake);
+    pub(in crate::connection) fn answer_early(&mut self, answer: &[u8]) -> Result<(), EarlyError> {
+        let handshake = self.establishing.handshake.as_mut().filter(|_| self.life.is_live());
         let handshake = handshake.ok_or(EarlyError::Over)?;
         match &handshake.levels[Level::Early.index()] {
             None => Err(EarlyError::Over),

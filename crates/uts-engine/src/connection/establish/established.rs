@@ -1,26 +1,25 @@
 //! From the handshake to an open connection: who the peer is, what it can do, and the first keys
 //! and profiles.
 
-use super::handshake::{Brought, Place};
+use super::handshake::{Brought, Handshake, Place};
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
-use crate::connection::life::{Phase, codes};
+use crate::connection::life::codes;
 use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::secrets::SecretChain;
 use crate::connection::send::outbound::Outbound;
+use crate::connection::stage::{Core, Fresh, Open, Stage};
 use crate::connection::watch::trace::HandshakeRow;
-use crate::connection::{Connection, Side};
+use crate::connection::{Agreement, Connection, Side, State, Ways};
 use crate::consent::Answering;
 use crate::event::{CloseReason, Direction, Event};
 use crate::requirements::Security;
-use crate::selector::Library;
 use bytes::Bytes;
 use core::time::Duration;
-use rustls::pki_types::CertificateDer;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
 use uts_wire::library::Ticket;
@@ -33,7 +32,9 @@ use zeroize::Zeroizing;
 const AHEAD_PACKETS_MAX: usize = 16;
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
-impl Connection {
+impl<S: Stage> Core<S> {
+    /// Takes in an establishment packet, which is at `place` in a datagram of so many bytes. Says
+    /// which packets, that came before their keys did, are to be taken in behind it.
     pub(in crate::connection) fn handle_establishment(
         &mut self,
         now: Time,
@@ -41,29 +42,30 @@ impl Connection {
         datagram_bytes: usize,
         place: &Place,
         scid: ConnectionId,
-    ) {
-        if matches!(self.life.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+    ) -> Vec<Vec<u8>> {
+        if !self.life.is_live() {
             self.repeat_close();
-            return;
+            return Vec::new();
         }
         let Some(handshake) = &mut self.establishing.handshake else {
-            return self.on_forged();
+            self.on_forged();
+            return Vec::new();
         };
         if handshake.awaits_keys(place.level) {
             self.keep_ahead(None, &datagram[..place.end]);
-            return;
+            return Vec::new();
         }
-        let Some(brought) = self.open_establishment(now, datagram, place, scid) else { return };
-        let Some(handshake) = &mut self.establishing.handshake else { return };
+        let Some(brought) = self.open_establishment(now, datagram, place, scid) else { return Vec::new() };
+        let Some(handshake) = &mut self.establishing.handshake else { return Vec::new() };
         if place.level == Level::Initial && self.identity.side == Side::Server {
             handshake.follow(datagram_bytes);
         }
         if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
             handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
-            return;
+            return Vec::new();
         }
         if brought.repeated {
-            return;
+            return Vec::new();
         }
         if brought.proves_address {
             self.establishing.address_proved = true;
@@ -81,19 +83,13 @@ impl Connection {
                 reason => reason,
             };
             self.drain(now, reason);
-            return;
+            return Vec::new();
         }
         if let Some(error) = brought.tls_error {
             self.close_with(now, CloseReason::Tls(error));
-            return;
+            return Vec::new();
         }
-        if self.life.phase == Phase::Handshake && is_done {
-            self.establish(now);
-        }
-        for mut packet in overtakers {
-            let bytes = packet.len();
-            self.handle_long(now, &mut packet, bytes);
-        }
+        overtakers
     }
 
     /// Opens an establishment packet, and counts it. `None` if it is not authentic.
@@ -131,46 +127,145 @@ impl Connection {
         Some(brought)
     }
 
-    /// The handshake is done: both ends are authenticated, keys and libraries are known.
-    pub(in crate::connection) fn establish(&mut self, now: Time) {
-        match self.try_establish(now) {
-            Ok(is_corrected) => {
-                self.life.phase = Phase::Open;
-                self.ways.events.push_back(Event::Connected);
-                let handshake = self.establishing.handshake.as_mut();
-                let ahead =
-                    handshake.map(|handshake| core::mem::take(&mut handshake.ahead)).unwrap_or_default();
-                if self.identity.side == Side::Server {
-                    // K-18: the client's handshake is confirmed by the first packet under the new
-                    // keys.
-                    self.on_confirmed();
-                    self.parts.ping.is_wanted = true;
-                } else if let Some(handshake) = &mut self.establishing.handshake {
-                    handshake.discard(Level::Initial);
-                }
-                self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
-                self.begin_adaptation(now, is_corrected);
-                self.handle_ahead(now, ahead);
-            }
-            Err(reason) => {
-                if let Some(handshake) = &mut self.establishing.handshake {
-                    handshake.close = Some((codes::BREACH, reason.to_string()));
-                }
-                self.close_with(now, reason);
-            }
+    /// A packet of any level, and from anywhere, was not authentic.
+    pub(in crate::connection) fn on_forged(&mut self) {
+        self.ways.stats.dropped_forged += 1;
+        // protection.md R-9, RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin
+        // to succeed.
+        if self.ways.stats.dropped_forged > S::forgeries_max(self) {
+            self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
         }
     }
 
-    /// Says whether this end sends otherwise than the client proposed (S-40).
-    pub(in crate::connection) fn try_establish(&mut self, now: Time) -> Result<bool, CloseReason> {
+    /// Keeps a packet that overtook the part of the handshake from which its keys follow: a client
+    /// sends its first window right behind its confirmation, and a server's greeting with ML-KEM
+    /// fills more than a packet. (establishment.md R-5)
+    pub(in crate::connection) fn keep_ahead(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+        let Some(handshake) = &mut self.establishing.handshake else { return };
+        let kept: usize = handshake.ahead.iter().map(|(_, packet)| packet.len()).sum();
+        let fits = kept + packet.len() <= AHEAD_BYTES_MAX && handshake.ahead.len() < AHEAD_PACKETS_MAX;
+        if fits && handshake.ration.take(packet.len()) {
+            handshake.ahead.push((ecn, packet.to_vec()));
+        }
+    }
+
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent.
+    /// Says its bytes.
+    pub(in crate::connection) fn poll_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let handshake = self.establishing.handshake.as_ref()?;
+        if handshake.is_active() && handshake.wants_to_send() { self.write_handshake(now, out) } else { None }
+    }
+
+    /// The same, whatever it has to say.
+    pub(in crate::connection) fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let before = out.len();
+        let room = self.amplification_room();
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
+            let ids = (self.identity.peer_cid, self.identity.local_cid);
+            handshake.poll_transmit(now, ids, out, &mut self.ways.trace);
+        }
+        let bytes = out.len() - before;
+        if bytes == 0 {
+            return None;
+        }
+        self.ways.stats.packets_sent += 1;
+        self.ways.stats.bytes_sent += bytes as u64;
+        Some(bytes)
+    }
+
+    /// Bytes that may still be sent to an address that has not been proved (RFC 9000 section 8.1).
+    pub(in crate::connection) fn amplification_room(&self) -> usize {
+        self.establishing.room()
+    }
+}
+
+impl Connection {
+    /// The handshake is done: both ends are authenticated, keys and libraries are known.
+    pub(in crate::connection) fn establish(&mut self, now: Time) {
+        let State::Establishing(fresh) = &mut self.state else { return };
+        match fresh.agree(now) {
+            Ok((mut open, is_corrected)) => {
+                let ahead = open.begin(now, is_corrected);
+                self.state = State::Open(open);
+                // What came before the keys did.
+                for (ecn, mut packet) in ahead {
+                    self.handle_short(now, ecn, &mut packet);
+                }
+            }
+            Err(reason) => {
+                if let Some(handshake) = &mut fresh.establishing.handshake {
+                    handshake.close = Some((codes::BREACH, reason.to_string()));
+                }
+                fresh.close_with(now, reason);
+            }
+        }
+    }
+}
+
+/// Profiles with which a connection begins.
+struct FirstProfiles {
+    /// Of what this end sends.
+    mine: Arc<Profile>,
+    /// Of what the peer sends.
+    theirs: Arc<Profile>,
+    /// This end sends otherwise than the client proposed.
+    is_corrected: bool,
+}
+
+impl Fresh {
+    /// True if the handshake is done, so that the connection can be established.
+    pub(in crate::connection) fn is_agreed(&self) -> bool {
+        self.life.is_live() && self.establishing.handshake.as_ref().is_some_and(|h| h.is_done())
+    }
+
+    /// Checks what the peer says of itself, and opens both ways. Says as well whether this end
+    /// sends otherwise than the client proposed (S-40). The error: what the peer has broken.
+    fn agree(&mut self, now: Time) -> Result<(Open, bool), CloseReason> {
         let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
-        let handshake =
-            self.establishing.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let handshake = self.establishing.handshake.as_deref();
+        let handshake = handshake.ok_or_else(|| protocol("it is established already"))?;
         let bytes = handshake.tls.quic_transport_parameters();
         let peer = if self.identity.side == Side::Client { End::Server } else { End::Client };
         let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?, peer)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
+        let first = self.first_profiles(handshake, &hello)?;
+        let initial = self.ways.config.packet_bytes_initial.max(self.ways.config.least_packet_bytes());
+        let (outbound, inbound) = self.first_ways(now, handshake, &first, initial)?;
+        let peer_certificates = match &handshake.tls {
+            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
+            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
+        };
+        let peer_certificates = peer_certificates.map(Arc::from);
+        let flight_ms = u32::try_from(handshake.flight.as_millis()).unwrap_or(u32::MAX);
+        let most = self.ways.config.most_packet_bytes();
+        let max = usize::from(most.min(hello.limits.max_udp_payload_bytes));
+        // establishment.md R-9: what the handshake came to pass with has been proved, or at least
+        // nothing speaks against it.
+        let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
+        let initial = if proved < PACKET_BYTES_BASE { proved } else { initial };
+        let size = PacketSize::new(now, self.ways.config.least_packet_bytes(), initial.min(max), max);
+        let agreement = Agreement::new(&hello);
+
+        let mut open = self.opened((outbound, inbound), size, agreement);
+        open.life.flight_ms = flight_ms;
+        open.life.follow_idle_timeout(Duration::from_millis(u64::from(hello.limits.idle_timeout_ms)));
+        open.identity.peer_reset_token = hello.reset_token.filter(|_| open.identity.side == Side::Client);
+        open.establishing.peer_certificates = peer_certificates;
+        open.ways.begin_flows(&hello, &first);
+        open.begin_ids(hello.limits.spare_ids);
+        if let Some(ticket) = hello.ticket {
+            open.ways.events.push_back(Event::Ticket(Box::new(ticket)));
+        }
+        if !hello.service.is_empty() && open.identity.side == Side::Server {
+            open.establishing.service = Some(hello.service.into_boxed_str());
+        }
+        Ok((open, first.is_corrected))
+    }
+
+    /// The profiles with which the connection begins.
+    fn first_profiles(&self, handshake: &Handshake, hello: &Hello) -> Result<FirstProfiles, CloseReason> {
+        let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
         let proposal = &handshake.proposal;
         let (mine, theirs) = match self.identity.side {
             Side::Client => (**proposal, **proposal),
@@ -205,81 +300,43 @@ impl Connection {
                 sending.corrected(&mine).map_err(|f| first(unnamed(&mine, f)))?
             }
         };
-        let is_corrected = mine != asked;
+        // Most connections of an endpoint have one and the same.
+        let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
+        Ok(FirstProfiles { is_corrected: mine != asked, mine: shared(mine), theirs: shared(theirs) })
+    }
+
+    /// Both ways under these profiles, with keys from the handshake.
+    fn first_ways(
+        &self,
+        now: Time,
+        handshake: &Handshake,
+        first: &FirstProfiles,
+        initial_bytes: usize,
+    ) -> Result<(Outbound, Inbound), CloseReason> {
         // protection.md R-1, K-17
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
-        let tls = &handshake.tls;
-        tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
-            .map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
+        let exported = handshake.tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None);
+        exported.map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
         let (out, inward) = match self.identity.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
         };
         let chain = |direction| SecretChain::new(Secret::from_exporter(&exporter, direction));
-        // Most connections of an endpoint have one and the same.
-        let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
-        let (mine, theirs) = (shared(mine), shared(theirs));
-        let packet_bytes = self.parts.size.current().min(handshake.datagram_bytes) as u64;
-        let lacking = || protocol("a first profile that this library lacks");
-        let mut outbound =
-            Outbound::new(now, &mine, chain(out), packet_bytes, self.identity.seed).ok_or_else(lacking)?;
+        let packet_bytes = initial_bytes.min(handshake.datagram_bytes) as u64;
+        let lacking = || CloseReason::Protocol("a first profile that this library lacks".to_owned());
+        let mut outbound = Outbound::new(now, &first.mine, chain(out), packet_bytes, self.identity.seed)
+            .ok_or_else(lacking)?;
         if let Some(known) = &handshake.known {
             outbound.begin_with(known);
         }
-        let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
-        let peer_certificates = match tls {
-            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
-            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
-        };
-        let peer_certificates = peer_certificates.map(Arc::from);
+        let inbound = Inbound::new(&first.theirs, chain(inward)).ok_or_else(lacking)?;
         if let Some(sample) = handshake.rtt_sample {
             use uts_functions::timing::Timing;
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
         }
-        self.life.flight_ms = u32::try_from(handshake.flight.as_millis()).unwrap_or(u32::MAX);
         outbound.set_rate_max(self.ways.config.requirements.max_send_rate);
-        self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
-        self.ways.flows.window_out = outbound.window_of_flows(0);
-        self.ways.flows.opened_max = hello.limits.max_flows;
-        self.ways.flows.has_come_free = !grants(&theirs);
-        self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
-        if let Some(limit) = hello.limits.connection_credit_bytes {
-            // flow.md R-36
-            self.ways.flows.incoming.begin(grants(&theirs));
-            if grants(&mine) {
-                self.ways.flows.outgoing.begin(limit);
-            }
-        }
-        self.ways.flows.peer_reads_messages = hello.reads_messages;
-        self.ways.flows.peer_takes_expedited = hello.takes_expedited;
-        self.agreement.peer_reads_use = hello.reads_use;
-        if let Some(ticket) = hello.ticket {
-            self.ways.events.push_back(Event::Ticket(Box::new(ticket)));
-        }
-        let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
-        self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
-            (true, _) => peer_idle,
-            (_, true) => self.life.idle_timeout,
-            _ => self.life.idle_timeout.min(peer_idle),
-        };
-        let most = self.ways.config.most_packet_bytes();
-        let max = usize::from(most.min(hello.limits.max_udp_payload_bytes));
-        // establishment.md R-9: what the handshake came to pass with has been proved, or at least
-        // nothing speaks against it.
-        let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
-        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.parts.size.current() };
-        self.parts.size = PacketSize::new(now, self.ways.config.least_packet_bytes(), initial.min(max), max);
-        self.agreement.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
-        self.agreement.peer_allows_unprotected = hello.allows_unprotected;
-        self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);
-        self.establishing.peer_certificates = peer_certificates;
-        if !hello.service.is_empty() && self.identity.side == Side::Server {
-            self.establishing.service = Some(hello.service.into_boxed_str());
-        }
-        (self.ways.outbound, self.ways.inbound) = (Some(outbound), Some(inbound));
-        self.begin_ids(hello.limits.spare_ids);
-        Ok(is_corrected)
+        Ok((outbound, inbound))
     }
 
     /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section
@@ -297,19 +354,12 @@ impl Connection {
         }
     }
 
-    /// An authentic adaptive packet arrived, the first of which confirms the handshake. (K-19)
-    pub(in crate::connection) fn on_authentic(&mut self, now: Time) {
-        self.life.last_heard_at = now;
-        if self.life.liveness.is_doubted() {
-            self.on_heard_again(now);
-        }
-        if !self.establishing.confirmed {
-            self.on_confirmed();
-        }
-    }
-
-    /// The server asks for proof of address.
-    pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
+    pub(in crate::connection) fn on_retry(
+        &mut self,
+        initial: rustls::quic::Keys,
+        scid: ConnectionId,
+        token: Bytes,
+    ) -> bool {
         let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| !h.heard) else { return false };
         if self.identity.retry_scid.is_some() || self.identity.side != Side::Client {
             return false;
@@ -320,72 +370,63 @@ impl Connection {
         true
     }
 
-    /// The server speaks other versions.
-    pub(crate) fn on_version_refusal(&mut self, ours: String, theirs: String) {
-        let is_asking = self.identity.side == Side::Client && self.life.phase == Phase::Handshake;
+    pub(in crate::connection) fn on_version_refusal(&mut self, ours: String, theirs: String) {
+        let is_asking = self.identity.side == Side::Client && self.life.is_live();
         if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| is_asking && !h.heard) {
             // P-10, establishment.md R-6
             handshake.hint.get_or_insert(CloseReason::Version { ours, theirs });
         }
     }
+}
 
-    /// Keeps a packet that overtook the part of the handshake from which its keys follow: a client
-    /// sends its first window right behind its confirmation, and a server's greeting with ML-KEM
-    /// fills more than a packet. (establishment.md R-5)
-    pub(in crate::connection) fn keep_ahead(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
-        let Some(handshake) = &mut self.establishing.handshake else { return };
-        let kept: usize = handshake.ahead.iter().map(|(_, packet)| packet.len()).sum();
-        let fits = kept + packet.len() <= AHEAD_BYTES_MAX && handshake.ahead.len() < AHEAD_PACKETS_MAX;
-        if fits && handshake.ration.take(packet.len()) {
-            handshake.ahead.push((ecn, packet.to_vec()));
+impl Open {
+    /// The connection is established: begins. Returns packets that came before their keys did.
+    fn begin(&mut self, now: Time, is_corrected: bool) -> Vec<(Option<Ecn>, Vec<u8>)> {
+        self.ways.events.push_back(Event::Connected);
+        let handshake = self.establishing.handshake.as_mut();
+        let ahead = handshake.map(|handshake| core::mem::take(&mut handshake.ahead)).unwrap_or_default();
+        if self.identity.side == Side::Server {
+            // K-18: the client's handshake is confirmed by the first packet under the new keys.
+            self.on_confirmed();
+            self.parts.ping.is_wanted = true;
+        } else if let Some(handshake) = &mut self.establishing.handshake {
+            handshake.discard(Level::Initial);
         }
+        self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
+        self.begin_adaptation(now, is_corrected);
+        ahead
     }
 
-    /// Takes in what came before the keys did.
-    pub(in crate::connection) fn handle_ahead(&mut self, now: Time, ahead: Vec<(Option<Ecn>, Vec<u8>)>) {
-        for (ecn, mut packet) in ahead {
-            self.handle_short(now, ecn, &mut packet);
+    /// An authentic adaptive packet arrived, the first of which confirms the handshake. (K-19)
+    pub(in crate::connection) fn on_authentic(&mut self, now: Time) {
+        self.life.last_heard_at = now;
+        if self.life.liveness.is_doubted() {
+            self.on_heard_again(now);
+        }
+        if !self.establishing.confirmed {
+            self.on_confirmed();
         }
     }
+}
 
-    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent.
-    /// Says its bytes.
-    pub(in crate::connection) fn poll_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        let before = out.len();
-        let handshake = self.establishing.handshake.as_ref();
-        if handshake.is_some_and(|h| h.is_active() && h.wants_to_send()) {
-            self.write_handshake(now, out);
+impl Ways {
+    /// Flows begin with what the peer's greeting grants them.
+    fn begin_flows(&mut self, hello: &Hello, first: &FirstProfiles) {
+        let flows = &mut self.flows;
+        flows.flow_template = self.inbound.stacks.first().map(|stack| stack.flow.clone());
+        flows.window_out = self.outbound.window_of_flows(0);
+        flows.opened_max = hello.limits.max_flows;
+        flows.has_come_free = !grants(&first.theirs);
+        flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        if let Some(limit) = hello.limits.connection_credit_bytes {
+            // flow.md R-36
+            flows.incoming.begin(grants(&first.theirs));
+            if grants(&first.mine) {
+                flows.outgoing.begin(limit);
+            }
         }
-        (out.len() > before).then(|| out.len() - before)
-    }
-
-    /// The same, whatever it has to say.
-    pub(in crate::connection) fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) {
-        let before = out.len();
-        let room = self.amplification_room();
-        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
-            let ids = (self.identity.peer_cid, self.identity.local_cid);
-            handshake.poll_transmit(now, ids, out, &mut self.ways.trace);
-        }
-        if out.len() > before {
-            self.ways.stats.packets_sent += 1;
-            self.ways.stats.bytes_sent += (out.len() - before) as u64;
-        }
-    }
-
-    /// Bytes that may still be sent to an address that has not been proved (RFC 9000 section 8.1).
-    pub(in crate::connection) fn amplification_room(&self) -> usize {
-        self.establishing.room()
-    }
-
-    /// Holds the peer's certificates together with the connection that was made before, if they are
-    /// the same: a client often has many connections to one server.
-    pub(crate) fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
-        let Some(own) = &mut self.establishing.peer_certificates else { return };
-        match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {
-            Some(last) => *own = last,
-            None => *last = Some(Arc::downgrade(own)),
-        }
+        flows.peer_reads_messages = hello.reads_messages;
+        flows.peer_takes_expedited = hello.takes_expedited;
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod words;
 
 use crate::connection::establish::handshake::Handshake;
 use rustls::pki_types::CertificateDer;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The establishment of a connection.
 pub(in crate::connection) struct Establishing {
@@ -38,10 +38,30 @@ impl Establishing {
         }
     }
 
+    /// The same, with what this one has.
+    pub fn hand_over(&mut self) -> Self {
+        Establishing {
+            handshake: self.handshake.take(),
+            peer_certificates: self.peer_certificates.take(),
+            service: self.service.take(),
+            address_proved: self.address_proved,
+            room_bytes: self.room_bytes,
+            confirmed: self.confirmed,
+        }
+    }
+
     /// The peer may be elsewhere, from where so many bytes have come.
     pub fn doubt_address(&mut self, bytes: u64) {
         (self.address_proved, self.room_bytes) = (false, 0);
         self.on_bytes_from_address(bytes);
+    }
+
+    /// The same: what went to the place before is said again there.
+    pub fn doubt_place(&mut self, bytes: u64) {
+        self.doubt_address(bytes);
+        if let Some(handshake) = &mut self.handshake {
+            handshake.repeat();
+        }
     }
 
     /// So many bytes have come from the peer's address (RFC 9000 section 8.1).
@@ -61,6 +81,15 @@ impl Establishing {
         if self.address_proved { usize::MAX } else { usize::try_from(self.room_bytes).unwrap_or(0) }
     }
 
+    /// Holds the peer's certificates together with the connection that was made before, if they are
+    /// the same: a client often has many connections to one server.
+    pub fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
+        let Some(own) = &mut self.peer_certificates else { return };
+        match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {
+            Some(last) => *own = last,
+            None => *last = Some(Arc::downgrade(own)),
+        }
+    }
     /// True if packets of the handshake may still have to be sent.
     pub fn is_active(&self) -> bool {
         self.handshake.as_ref().is_some_and(|handshake| handshake.is_active())

@@ -1,33 +1,28 @@
 //! Calls of the application on a connection's flows.
 
-use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
+use crate::connection::flows::batch::{Queue, ReadSink, Terms};
 use crate::connection::flows::halves::{Rest, SendHalf, SentReset};
 use crate::connection::flows::interface::{
     After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError,
 };
 use crate::connection::parts::Signal;
 use crate::connection::receive::presentations::Presented;
-use crate::connection::{Connection, Life, Outbound, Ways};
+use crate::connection::stage::Open;
+use crate::connection::{Life, Ways};
 use crate::event::{Direction, Event, FlowId};
 use crate::requirements::Requirements;
 use bytes::Bytes;
-use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
-use uts_functions::playout::{Clock, Figures, Next};
+use uts_functions::playout::{Clock, Next};
 use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
 use uts_functions::{Profile, Time};
 
-impl Connection {
-    /// Opens a flow, which goes both ways.
-    ///
-    /// # Errors
-    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next
-    /// event. Others are about the flow's own requirements.
-    pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
-        if let Some(reason) = self.close_reason() {
+impl Open {
+    pub(in crate::connection) fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
+        if let Some(reason) = self.life.close_reason.as_deref() {
             return Err(FlowError::Closed(reason.clone()));
         }
         if !self.ways.flows.may_open() {
@@ -41,18 +36,12 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives what this end sends in a flow requirements of its own, as
-    /// [`FlowOptions::requirements`] does: for flows that the peer has opened. Possible until
-    /// something is written.
-    ///
-    /// # Errors
-    /// [`FlowError`]; nothing has changed then.
-    pub fn set_flow_requirements(
+    pub(in crate::connection) fn set_flow_requirements(
         &mut self,
         id: FlowId,
         requirements: &Requirements,
     ) -> Result<(), FlowError> {
-        if let Some(reason) = self.close_reason() {
+        if let Some(reason) = self.life.close_reason.as_deref() {
             return Err(FlowError::Closed(reason.clone()));
         }
         let send = &self.ways.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
@@ -64,65 +53,35 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives what this end sends in a flow another [`FlowOptions::priority`]: 0 = the most
-    /// important, 255 = the least. It holds from the next packet on.
-    ///
-    /// # Errors
-    /// [`FlowError::Unknown`], [`FlowError::Closed`].
-    pub fn set_flow_priority(&mut self, id: FlowId, priority: u8) -> Result<(), FlowError> {
-        if let Some(reason) = self.close_reason() {
+    pub(in crate::connection) fn set_flow_priority(
+        &mut self,
+        id: FlowId,
+        priority: u8,
+    ) -> Result<(), FlowError> {
+        if let Some(reason) = self.life.close_reason.as_deref() {
             return Err(FlowError::Closed(reason.clone()));
         }
         if self.ways.flows.set_priority(id.0, priority) { Ok(()) } else { Err(FlowError::Unknown) }
     }
 
-    /// The priority of what this end sends in a flow; `None` if there is no such flow.
-    pub fn flow_priority(&self, id: FlowId) -> Option<u8> {
-        self.ways.flows.get(id.0).map(|flow| flow.send.priority)
-    }
-
-    /// The profile under which a flow's data travels; `None` while that is not agreed, or if there
-    /// is no such flow. For what the peer sends it is the connection's until the first data has
-    /// come.
-    pub fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
+    pub(in crate::connection) fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
         let flow = self.ways.flows.get(id.0)?;
         match direction {
             Direction::Out if flow.send.is_held => None,
-            Direction::Out => self.ways.outbound.as_ref()?.stack(flow.send.group).map(|s| *s.profile),
-            Direction::In => {
-                self.ways.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group))
-            }
+            Direction::Out => self.ways.outbound.stack(flow.send.group).map(|s| *s.profile),
+            Direction::In => Some(self.profile_of(direction, flow.receive.group)),
         }
     }
 
-    /// The next flow that the peer opened.
-    pub fn accept_flow(&mut self) -> Option<FlowId> {
-        self.ways.flows.accepted.pop_front().map(FlowId)
-    }
-
-    /// Bytes that the application has handed over and the peer has not acknowledged, of all flows.
-    pub fn undelivered_bytes(&self) -> u64 {
-        self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
-    }
-
-    /// Bytes of a flow that the application has handed over and that have not left this end for the
-    /// first time; ends of messages count as one each. `None` if there is no such flow.
-    pub fn unsent_bytes(&self, id: FlowId) -> Option<u64> {
-        let buffer = &self.ways.flows.get(id.0)?.send.buffer;
-        Some(buffer.written().saturating_sub(buffer.sent()))
-    }
-
-    /// Bytes that the peer lets this end send in a flow beyond those that were handed over, as soon
-    /// as there are `least`, or nothing waits to leave, and less than `ahead` waits to leave. A
-    /// caller that asks before it fetches what it sends holds nothing for a peer that takes
-    /// nothing.
-    ///
-    /// # Errors
-    /// [`WriteError`]; [`WriteError::Blocked`] while that is not so.
-    pub fn granted(&mut self, id: FlowId, least: u64, ahead: u64) -> Result<u64, WriteError> {
+    pub(in crate::connection) fn granted(
+        &mut self,
+        id: FlowId,
+        least: u64,
+        ahead: u64,
+    ) -> Result<u64, WriteError> {
         let group = self.writable(id)?.group;
         let Ways { flows, outbound, .. } = &mut self.ways;
-        let stack = outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        let stack = outbound.stack(group);
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
             return Err(WriteError::Unknown);
         };
@@ -138,7 +97,7 @@ impl Connection {
 
     /// A flow to which something may be written.
     pub(super) fn writable(&mut self, id: FlowId) -> Result<&mut SendHalf, WriteError> {
-        if let Some(reason) = self.close_reason() {
+        if let Some(reason) = self.life.close_reason.as_deref() {
             return Err(WriteError::Closed(reason.clone()));
         }
         let send = &mut self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?.send;
@@ -167,11 +126,12 @@ impl Connection {
         Ok(room)
     }
 
-    /// Hands bytes over; says how many were taken.
-    ///
-    /// # Errors
-    /// [`WriteError`]; with [`WriteError::Blocked`] nothing was taken.
-    pub fn write(&mut self, now: Time, id: FlowId, data: Bytes) -> Result<usize, WriteError> {
+    pub(in crate::connection) fn write(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        data: Bytes,
+    ) -> Result<usize, WriteError> {
         let room = self.room(id)?;
         let take = data.len().min(room);
         let bytes = data.slice(..take);
@@ -198,55 +158,11 @@ impl Connection {
     #[inline]
     fn may_present_stream(&self, id: FlowId) -> bool {
         let send = self.ways.flows.get(id.0).map(|flow| &flow.send);
-        let stack = |group| self.ways.outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        let stack = |group| self.ways.outbound.stack(group);
         send.is_some_and(|send| send.is_held || stack(send.group).is_some_and(|stack| stack.layout.lines))
     }
 
-    /// Hands one message over, whole or not at all. Under a profile of bytes its end is not kept.
-    ///
-    /// # Errors
-    /// [`WriteError`]; nothing was taken then.
-    pub fn send_message(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        message: Bytes,
-        options: MessageOptions,
-    ) -> Result<(), WriteError> {
-        self.hand_over(now, id, &mut Some(message), options).map(|_| ())
-    }
-
-    /// Hands messages over, each as [`Connection::send_message`] does, as many as the flow takes at
-    /// present; says how many, which is one at least unless `messages` is empty. Those that were
-    /// taken are no longer in `messages`.
-    ///
-    /// # Errors
-    /// [`WriteError`], of the message in front; nothing was taken then.
-    pub fn send_messages(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        messages: &mut VecDeque<Bytes>,
-        options: MessageOptions,
-    ) -> Result<usize, WriteError> {
-        self.hand_over(now, id, messages, options)
-    }
-
-    /// Hands the messages of a batch over, as [`Connection::send_messages`] does.
-    ///
-    /// # Errors
-    /// [`WriteError`], of the message in front; nothing was taken then.
-    pub fn send_batch(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        batch: &mut MessageBatch,
-        options: MessageOptions,
-    ) -> Result<usize, WriteError> {
-        self.hand_over(now, id, batch, options)
-    }
-
-    fn hand_over(
+    pub(in crate::connection) fn hand_over(
         &mut self,
         now: Time,
         id: FlowId,
@@ -272,7 +188,7 @@ impl Connection {
             return Err(WriteError::Unknown);
         };
         let first_bytes = messages.front().map_or(0, |message| message.len());
-        let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
+        let mut judge = Some(&mut outbound.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
         let is_plain = judge.is_none()
             && options.after == After::Everything
@@ -321,7 +237,7 @@ impl Connection {
             }
             bytes += size;
         }
-        if let (Some(outbound), Some(lifetime)) = (outbound, lifetime.filter(|_| taken > 0)) {
+        if let Some(lifetime) = lifetime.filter(|_| taken > 0) {
             outbound.on_message_with_lifetime(now, lifetime, first_bytes, (id.0, send.buffer.written()));
         }
         // What is wrong is said when nothing else is left to say.
@@ -340,35 +256,14 @@ impl Connection {
         self.ways.after_send_change(id);
     }
 
-    /// The position in a flow behind everything that was handed over so far, for
-    /// [`After::Positions`]; `None` if there is no such flow.
-    pub fn position(&self, id: FlowId) -> Option<u64> {
-        self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
-    }
-
-    /// Ends the flow after what was written. Without effect if it was reset. (F-6)
-    pub fn finish(&mut self, id: FlowId) {
+    pub(in crate::connection) fn finish(&mut self, id: FlowId) {
         if let Some(flow) = self.ways.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
             flow.send.buffer.finish();
             self.ways.after_send_change(id.0);
         }
     }
 
-    /// Gives the flow up: what was not delivered is not.
-    pub fn reset(&mut self, id: FlowId, code: u64) {
-        self.ways.reset_flow(id, code);
-    }
-
-    /// Resets the flow behind what was written: the peer reads all of that, and then the reset. If
-    /// the peer takes nothing of it for the idle time-out, or stops the flow, the rest is given up.
-    /// Data without positions is given up at once, as by [`Connection::reset`]. Without effect if
-    /// the flow was finished or reset. (flow.md)
-    pub fn reset_reliably(&mut self, now: Time, id: FlowId, code: u64) {
-        self.ways.reset_flow_reliably(now, id, code);
-    }
-
-    /// Says that no more data of the flow is wanted; what has arrived is dropped. (F-8)
-    pub fn stop(&mut self, id: FlowId, code: u64) {
+    pub(in crate::connection) fn stop(&mut self, id: FlowId, code: u64) {
         let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
         let receive = &mut flow.receive;
         receive.drop_expedited();
@@ -397,62 +292,19 @@ impl Connection {
         self.ways.flows.drop_if_done(id.0);
     }
 
-    /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole
-    /// message.
-    ///
-    /// # Errors
-    /// [`ReadError`]; with [`ReadError::Blocked`], an event follows when there is something.
-    pub fn read(&mut self, now: Time, id: FlowId, bytes_max: usize) -> Result<Read, ReadError> {
-        let mut next = None;
-        self.read_many(now, id, bytes_max, |read| {
-            next = Some(read);
-            false
-        })?;
-        next.ok_or(ReadError::Blocked)
-    }
-
-    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for a
-    /// caller that may be called again late.
-    pub fn acknowledge(&mut self, now: Time) {
-        if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
-            inbound.arrivals.report_by(now);
+    pub(in crate::connection) fn acknowledge(&mut self, now: Time) {
+        let arrivals = &mut self.ways.inbound.arrivals;
+        if arrivals.due.is_some() {
+            arrivals.report_by(now);
         }
     }
 
-    /// Figures of how messages of a flow were handed over in their time; `None` where no profile
-    /// has playout, and before the first message came.
-    pub fn playout(&self, id: FlowId) -> Option<Figures> {
-        self.ways.playout(id.0)
-    }
-
-    /// True if all that has arrived in a flow was read, and more may come: to read would be in
-    /// vain.
-    pub fn has_read_all(&self, id: FlowId) -> bool {
+    pub(in crate::connection) fn has_read_all(&self, id: FlowId) -> bool {
         let receive = self.ways.flows.get(id.0).map(|flow| &flow.receive);
         self.life.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
     }
 
-    /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no
-    /// more, or the flow has ended: of small messages that is much faster.
-    ///
-    /// # Errors
-    /// [`ReadError`] of what comes behind that which was put.
-    pub fn read_many(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        bytes_max: usize,
-        put: impl FnMut(Read) -> bool,
-    ) -> Result<(), ReadError> {
-        self.read_into(now, id, bytes_max, put)
-    }
-
-    /// Takes what comes next, as [`Connection::read_many`] does, into whatever it is to be read
-    /// into: of small messages an [`IntoBatch`](crate::IntoBatch) is faster still.
-    ///
-    /// # Errors
-    /// [`ReadError`] of what comes behind that which was put.
-    pub fn read_into(
+    pub(in crate::connection) fn read_into(
         &mut self,
         now: Time,
         id: FlowId,
@@ -466,8 +318,7 @@ impl Connection {
         if receive.is_done {
             return Err(ReadError::Unknown);
         }
-        let presentation = inbound.as_ref().and_then(|i| i.presentation(receive.group).cloned());
-        let Some(inbound) = inbound.as_mut() else { return Err(ReadError::Blocked) };
+        let presentation = inbound.presentation(receive.group).cloned();
         let clock = &mut inbound.clock;
         let quickest = clock.as_deref().map(Clock::quickest);
         let stack = inbound.stacks.iter_mut().rev().find(|stack| stack.group == receive.group);
@@ -615,7 +466,7 @@ impl Ways {
         if self.flows.get(id).is_some_and(|flow| waits(&flow.send)) {
             return self.config.send_buffer_bytes;
         }
-        let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
+        let window: u64 = self.outbound.congestion.window_bytes();
         let share = window.saturating_mul(2) / self.flows.senders().max(1) as u64;
         let grown = usize::try_from(share).unwrap_or(usize::MAX);
         grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
@@ -646,12 +497,12 @@ impl Ways {
         if patience.is_zero() { Time::NEVER } else { now + patience }
     }
 
-    fn reset_flow_reliably(&mut self, now: Time, id: FlowId, code: u64) {
+    pub(in crate::connection) fn reset_flow_reliably(&mut self, now: Time, id: FlowId, code: u64) {
         let Some(send) = self.flows.get(id.0).map(|flow| &flow.send) else { return };
         if send.reset.is_some() || send.buffer.is_finished() || send.is_done {
             return;
         }
-        let stack = self.outbound.as_ref().and_then(|outbound| outbound.stack(send.group));
+        let stack = self.outbound.stack(send.group);
         if stack.is_some_and(|stack| !stack.layout.offsets) {
             return self.reset_flow(id, code);
         }
@@ -669,7 +520,7 @@ impl Ways {
         while let Some((_, id)) = self.flows.next_alarm().filter(|(at, _)| *at <= now) {
             self.expire_messages(now, id);
             let again_look_at = self.patience_from(now);
-            let again_at = self.outbound.as_ref().map_or(Time::NEVER, |o| now + o.probe_timeout());
+            let again_at = now + self.outbound.probe_timeout();
             let Some(flow) = self.flows.get_mut(id) else { break };
             let release = flow.send.release(now, again_at);
             if let Some(code) = flow.send.look_at_rest(now, again_look_at) {
@@ -677,7 +528,7 @@ impl Ways {
                 continue;
             }
             if release {
-                self.outbound_mut(Outbound::ask_for_packet);
+                self.outbound.ask_for_packet();
             }
             let Some(flow) = self.flows.get_mut(id) else { break };
             if let Some(rare) = &mut flow.send.rare {

@@ -8,7 +8,8 @@ use crate::connection::flows::batch::Queue;
 use crate::connection::flows::halves::{ReceiveHalf, SendHalf};
 use crate::connection::flows::interface::{ReadError, WriteError};
 use crate::connection::parts::Signal;
-use crate::connection::{CloseReason, Connection, Ways};
+use crate::connection::stage::Open;
+use crate::connection::{CloseReason, Ways};
 use crate::event::{Event, FlowId};
 use bytes::Bytes;
 use uts_functions::Time;
@@ -92,16 +93,9 @@ impl ReceiveHalf {
     }
 }
 
-impl Connection {
-    /// Takes the expedited message that has come in a flow. The next one may come then. It can be
-    /// taken after the flow's end was read, too; until then, or until
-    /// [`Connection::stop_expedited`], the flow is kept.
-    ///
-    /// # Errors
-    /// [`ReadError::Blocked`] if there is none; an [`Event::Expedited`] follows when there is.
-    /// [`ReadError::Unknown`], [`ReadError::Closed`] if none can come any more.
-    pub fn read_expedited(&mut self, id: FlowId) -> Result<Bytes, ReadError> {
-        let closed = self.close_reason().cloned();
+impl Open {
+    pub(in crate::connection) fn read_expedited(&mut self, id: FlowId) -> Result<Bytes, ReadError> {
+        let closed = self.life.close_reason.as_deref().cloned();
         let Some(flow) = self.ways.flows.get_mut(id.0) else {
             return Err(closed.map_or(ReadError::Unknown, ReadError::Closed));
         };
@@ -120,8 +114,7 @@ impl Connection {
         })
     }
 
-    /// Says that no expedited messages of a flow are wanted: what comes is dropped.
-    pub fn stop_expedited(&mut self, id: FlowId) {
+    pub(in crate::connection) fn stop_expedited(&mut self, id: FlowId) {
         let is_on = self.ways.config.requirements.expedited;
         let Some(flow) = self.ways.flows.get_mut(id.0).filter(|_| is_on) else { return };
         let arrived = flow.receive.expedited.get_or_insert_default();

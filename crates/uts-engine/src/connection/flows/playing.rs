@@ -148,7 +148,7 @@ impl Ways {
             receive.tell_reader(id, &mut self.events);
             return;
         }
-        let Some(inbound) = self.inbound.as_mut() else { return };
+        let inbound = &mut self.inbound;
         let clock = &mut inbound.clock;
         let before = clock.as_deref().map(Clock::quickest);
         let stack = inbound.stacks.iter_mut().rev().find(|stack| stack.group == receive.group);
@@ -167,7 +167,7 @@ impl Ways {
     /// The quickest way may be another than before: then what waits in any flow is due at another
     /// time. (playout.md R-2)
     pub(in crate::connection) fn follow_clock(&mut self, now: Time, before: Option<i64>) {
-        let clock = self.inbound.as_ref().and_then(|inbound| inbound.clock.as_deref());
+        let clock = self.inbound.clock.as_deref();
         if clock.is_some_and(|clock| Some(clock.quickest()) != before) {
             self.play_anew(now);
         }
@@ -177,9 +177,10 @@ impl Ways {
     pub(in crate::connection) fn play_anew(&mut self, now: Time) {
         let playing = self.flows.iter().filter(|(_, flow)| flow.receive.playing.is_some());
         let ids: Vec<u32> = playing.map(|(id, _)| id).collect();
-        let clock = self.inbound.as_mut().map(|inbound| &mut inbound.clock);
-        let Some(clock) = clock.filter(|_| !ids.is_empty()) else { return };
-        let clock = clock.get_or_insert_default();
+        if ids.is_empty() {
+            return;
+        }
+        let clock = self.inbound.clock.get_or_insert_default();
         for id in ids {
             let Some(receive) = self.flows.get_mut(id).map(|flow| &mut flow.receive) else { continue };
             let Some(playing) = receive.playing.as_deref_mut() else { continue };

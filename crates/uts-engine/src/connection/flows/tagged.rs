@@ -3,8 +3,9 @@
 //! RFC 5041). Between the packet, which is opened where it lies, and the memory there is one copy.
 
 use super::halves::ReceiveHalf;
+use crate::connection::Ways;
 use crate::connection::parts::Signal;
-use crate::connection::{Connection, Ways};
+use crate::connection::stage::Open;
 use crate::event::FlowId;
 use core::fmt;
 use uts_functions::Time;
@@ -157,17 +158,14 @@ impl Ways {
     }
 }
 
-impl Connection {
-    /// Has the first bytes of each flow that the peer opens from now on shown to `finder`, which
-    /// may have memory for it.
-    pub fn find_memory_by(&mut self, finder: Box<dyn FindMemory>) {
-        self.ways.wishes.get_or_insert_default().finder = Some(finder);
-    }
-
-    /// Places the bytes of a flow from a position on in this memory, be they there already or not.
-    /// They are not read any more. What comes beyond the memory is read as before. Says whether the
-    /// flow is one that can be read; otherwise the memory is dropped.
-    pub fn place_in(&mut self, now: Time, id: FlowId, from: u64, memory: Box<dyn Memory>) -> bool {
+impl Open {
+    pub(in crate::connection) fn place_in(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        from: u64,
+        memory: Box<dyn Memory>,
+    ) -> bool {
         let receive = self.ways.flows.get_mut(id.0).map(|flow| &mut flow.receive);
         let Some(receive) = receive.filter(|receive| !receive.is_done && receive.tagged.is_none()) else {
             return false;

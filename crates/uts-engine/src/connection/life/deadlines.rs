@@ -1,13 +1,14 @@
 //! Deadlines of a connection: when a handshake has failed, when a quiet connection ends, and what
 //! keeps one alive.
 
-use crate::connection::{Connection, Phase, Side};
+use crate::connection::Side;
+use crate::connection::stage::{Core, Fresh, Open, Stage};
 use crate::event::{CloseReason, Tried};
 use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::establishment::Heard;
 
-impl Connection {
+impl<S: Stage> Core<S> {
     pub(in crate::connection) fn handshake_timer(&self) -> Option<Time> {
         self.establishing.handshake.as_ref()?.timer
     }
@@ -20,44 +21,26 @@ impl Connection {
             handshake.on_timeout(now);
         }
     }
+}
 
-    /// When the handshake under way has failed.
-    pub(in crate::connection) fn handshake_fails_at(&self) -> Option<Time> {
-        let handshake = self.establishing.handshake.as_ref().filter(|_| self.is_handshaking())?;
+impl Fresh {
+    /// When the handshake has failed.
+    pub(in crate::connection) fn fails_at(&self) -> Option<Time> {
+        let handshake = self.establishing.handshake.as_ref()?;
         Some(handshake.started + self.handshake_patience())
     }
 
     /// Ends what has lasted too long.
     pub(in crate::connection) fn end_if_due(&mut self, now: Time) {
-        match self.life.phase {
-            Phase::Closing { until, due: false, .. } | Phase::Draining { until } if until <= now => {
-                self.life.phase = Phase::Over;
-            }
-            Phase::Handshake if self.handshake_fails_at().is_some_and(|at| at <= now) => {
-                let (after, tried) = (self.handshake_patience(), self.tried());
-                let said = self.establishing.handshake.as_mut().and_then(|h| h.hint.take());
-                let reason = match said {
-                    Some(said) => CloseReason::Unconfirmed { after, tried, said: Box::new(said) },
-                    None => CloseReason::HandshakeTimeout { after, tried },
-                };
-                self.drain(now, reason);
-            }
-            Phase::Open if self.idle_at().is_some_and(|at| at <= now) => {
-                self.drain(now, CloseReason::IdleTimeout(self.life.idle_timeout));
-            }
-            Phase::Open if self.unasked_at().is_some_and(|at| at <= now) => {
-                let most = self.ways.config.first_request_timeout.as_secs_f64();
-                self.refuse(now, &format!("you were silent for {most} s, and have asked for nothing"));
-            }
-            _ => {}
+        if self.fails_at().is_some_and(|at| at <= now) {
+            let (after, tried) = (self.handshake_patience(), self.tried());
+            let said = self.establishing.handshake.as_mut().and_then(|h| h.hint.take());
+            let reason = match said {
+                Some(said) => CloseReason::Unconfirmed { after, tried, said: Box::new(said) },
+                None => CloseReason::HandshakeTimeout { after, tried },
+            };
+            self.drain(now, reason);
         }
-    }
-
-    /// When a client that has asked for nothing, and is not heard, has to go.
-    pub(in crate::connection) fn unasked_at(&self) -> Option<Time> {
-        let most = self.ways.config.first_request_timeout;
-        let is_due = self.identity.side == Side::Server && !most.is_zero() && !self.ways.flows.has_had_any();
-        is_due.then(|| self.life.last_heard_at + most)
     }
 
     fn handshake_patience(&self) -> Duration {
@@ -76,13 +59,32 @@ impl Connection {
         let bytes = self.establishing.handshake.as_ref().map_or((0, 0), |h| h.sent_bytes);
         Tried { datagrams: self.ways.stats.packets_sent, bytes, heard: self.ways.stats.packets_received }
     }
+}
+
+impl Open {
+    /// Ends what has lasted too long.
+    pub(in crate::connection) fn end_if_due(&mut self, now: Time) {
+        if self.idle_at().is_some_and(|at| at <= now) {
+            self.drain(now, CloseReason::IdleTimeout(self.life.idle_timeout));
+        } else if self.unasked_at().is_some_and(|at| at <= now) {
+            let most = self.ways.config.first_request_timeout.as_secs_f64();
+            self.refuse(now, &format!("you were silent for {most} s, and have asked for nothing"));
+        }
+    }
+
+    /// When a client that has asked for nothing, and is not heard, has to go.
+    pub(in crate::connection) fn unasked_at(&self) -> Option<Time> {
+        let most = self.ways.config.first_request_timeout;
+        let is_due = self.identity.side == Side::Server && !most.is_zero() && !self.ways.flows.has_had_any();
+        is_due.then(|| self.life.last_heard_at + most)
+    }
 
     // P-61
     pub(in crate::connection) fn idle_at(&self) -> Option<Time> {
         (!self.life.idle_timeout.is_zero()).then(|| {
             // As long as something is in flight, three probes at least go out before the peer
             // counts as gone.
-            let probes = self.ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.probe_timeout() * 3);
+            let probes = self.ways.outbound.probe_timeout() * 3;
             self.life.last_heard_at + self.life.idle_timeout.max(probes)
         })
     }

@@ -1,8 +1,9 @@
 //! Lifetime of keys (protection.md ): an exchange to the same profile renews them in time,
 //! and where the peer does not agree to one, the sender stops before the cipher's limit.
 
+use crate::connection::CloseReason;
 use crate::connection::agreement::exchanges::Reasons;
-use crate::connection::{CloseReason, Connection};
+use crate::connection::stage::Open;
 use crate::event::Direction;
 use crate::synthesis::SendStack;
 use core::time::Duration;
@@ -69,11 +70,11 @@ fn packets_max(stack: &SendStack) -> u64 {
     stack.protection.as_ref().map_or(u64::MAX, |p| p.packets_max())
 }
 
-impl Connection {
+impl Open {
     /// Keys in use are old: the same profile under a new epoch brings new ones (RFC 9001 section
     /// 6).
     pub(in crate::connection) fn renew_keys_if_due(&mut self, now: Time) {
-        let Some(outbound) = &mut self.ways.outbound else { return };
+        let outbound = &mut self.ways.outbound;
         if now < outbound.renew_after || !self.parts.exchanges.is_idle(Direction::Out) {
             return;
         }
@@ -91,7 +92,7 @@ impl Connection {
 
     /// Ends the connection if a key is spent: the peer has agreed to no other in time.
     pub(in crate::connection) fn end_if_keys_are_spent(&mut self) {
-        let Some(outbound) = &self.ways.outbound else { return };
+        let outbound = &self.ways.outbound;
         let is_spent = outbound.stacks.iter().any(|stack| stack.keys.is_spent(packets_max(stack)));
         if is_spent {
             let why = "the cipher's limit is reached, and the peer agreed to no new keys";
@@ -99,11 +100,8 @@ impl Connection {
         }
     }
 
-    /// Counts as if so many packets had been sealed under the keys in use. For tests, which cannot
-    /// send 2^23 of them.
-    #[doc(hidden)]
-    pub fn age_keys(&mut self, packets: u64) {
-        self.ways.outbound_mut(|o| o.stacks.iter_mut().for_each(|stack| stack.keys.add(packets, 0)));
+    pub(in crate::connection) fn age_keys(&mut self, packets: u64) {
+        self.ways.outbound.stacks.iter_mut().for_each(|stack| stack.keys.add(packets, 0));
     }
 }
 

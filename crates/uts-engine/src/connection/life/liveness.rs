@@ -2,7 +2,9 @@
 //! An end that expects nothing asks nothing: then only the idle time-out ends a
 //! connection.
 
-use crate::connection::{Connection, Outbound, Phase, Side};
+use crate::connection::Side;
+use crate::connection::life::Phase;
+use crate::connection::stage::Open;
 use crate::event::{CloseReason, Event};
 use core::time::Duration;
 use uts_functions::Time;
@@ -99,22 +101,19 @@ impl Liveness {
     }
 }
 
-impl Connection {
-    /// For how long nothing has been heard of the peer although something is expected of it; `None`
-    /// = nothing is, or the connection is not open. It is zero mostly, and some round trips where
-    /// packets are lost.
-    pub fn silence(&self, now: Time) -> Option<Duration> {
+impl Open {
+    pub(in crate::connection) fn silence(&self, now: Time) -> Option<Duration> {
         self.silent_since().map(|since| now.since(since))
     }
 
     fn silent_since(&self) -> Option<Time> {
-        let outbound = self.ways.outbound.as_ref().filter(|_| self.life.phase == Phase::Open)?;
-        (outbound.ledger.eliciting() > 0).then(|| self.life.last_heard_at.max(self.life.liveness.asked_at))
+        let is_asking = self.life.is_live() && self.ways.outbound.ledger.eliciting() > 0;
+        is_asking.then(|| self.life.last_heard_at.max(self.life.liveness.asked_at))
     }
 
     /// The longer of a time and of so many probe time-outs.
     fn at_least(&self, time: Duration, timeouts: u32) -> Duration {
-        self.ways.outbound.as_ref().map_or(time, |o| time.max(o.probe_timeout().saturating_mul(timeouts)))
+        time.max(self.ways.outbound.probe_timeout().saturating_mul(timeouts))
     }
 
     /// When the application is to be told of silence. (timing.md)
@@ -132,12 +131,10 @@ impl Connection {
 
     /// When to ask whether the peer is there. What is under way asks, too. (timing.md)
     fn ask_at(&self) -> Option<Time> {
-        let outbound = self
-            .ways
-            .outbound
-            .as_ref()
-            .filter(|_| self.life.liveness.is_awaited && !self.parts.ping.is_wanted)?;
-        (outbound.ledger.eliciting() == 0).then(|| {
+        let is_to_ask = self.life.liveness.is_awaited
+            && !self.parts.ping.is_wanted
+            && self.ways.outbound.ledger.eliciting() == 0;
+        is_to_ask.then(|| {
             let wait =
                 self.at_least(ASK_AFTER, ASK_AFTER_TIMEOUTS).saturating_mul(1 << self.life.liveness.asked);
             self.life.last_heard_at.max(self.ways.last_eliciting_at()).max(self.life.last_write_at) + wait
@@ -183,21 +180,18 @@ impl Connection {
         }
     }
 
-    /// Asks at once whether the peer is there.
-    pub fn ask(&mut self, now: Time) {
-        if self.life.phase != Phase::Open {
+    pub(in crate::connection) fn ask(&mut self, now: Time) {
+        if !self.life.is_live() {
             return;
         }
         self.wake(now);
         self.ways.forget_questions();
         self.parts.ping.is_wanted = true;
-        self.ways.outbound_mut(Outbound::ask_for_packet);
+        self.ways.outbound.ask_for_packet();
     }
 
-    /// This end was stopped, and did nothing for so long after something was due: that is no
-    /// silence of its peer. A client asks: the way back to it may be forgotten. (timing.md R-22)
-    pub(crate) fn on_stopped(&mut self, now: Time, long: Duration) {
-        if self.life.phase != Phase::Open {
+    pub(in crate::connection) fn on_stopped(&mut self, now: Time, long: Duration) {
+        if !self.life.is_live() {
             return;
         }
         let later = |at: Time| if at < now { (at + long).min(now) } else { at };
@@ -211,35 +205,30 @@ impl Connection {
                 rest.look_at += long;
             }
         }
-        self.ways.outbound_mut(Outbound::leave_behind);
+        self.ways.outbound.leave_behind();
         if self.identity.side == Side::Client {
             self.ask(now);
         }
     }
 
-    /// The network says that nobody listens at the peer's port, or that there is no way to it. It
-    /// may be wrong, or lie: the peer is asked at once. (timing.md R-15)
-    pub(crate) fn on_unreachable(&mut self, now: Time) {
-        if self.life.phase != Phase::Open || self.life.liveness.suspected_at != Time::NEVER {
+    pub(in crate::connection) fn on_unreachable(&mut self, now: Time) {
+        if !self.life.is_live() || self.life.liveness.suspected_at != Time::NEVER {
             return;
         }
         self.life.liveness.suspected_at = now;
         self.ask(now);
     }
 
-    /// Others need what this connection holds: its peer is asked whether it is there, and given up
-    /// if it does not answer in time. (timing.md R-21)
-    pub fn ask_for_answer(&mut self, now: Time) {
-        if self.life.phase != Phase::Open || self.life.liveness.answer_by != Time::NEVER {
+    pub(in crate::connection) fn ask_for_answer(&mut self, now: Time) {
+        if !self.life.is_live() || self.life.liveness.answer_by != Time::NEVER {
             return;
         }
         self.life.liveness.answer_by = now + self.at_least(ANSWER_WITHIN, ANSWER_WITHIN_TIMEOUTS);
         self.ask(now);
     }
 
-    /// True if its peer has yet to answer [`Connection::ask_for_answer`].
-    pub fn is_asked_for_answer(&self) -> bool {
-        self.life.phase == Phase::Open && self.life.liveness.answer_by != Time::NEVER
+    pub(in crate::connection) fn is_asked_for_answer(&self) -> bool {
+        self.life.is_live() && self.life.liveness.answer_by != Time::NEVER
     }
 
     /// The peer is heard, of which there was doubt.
@@ -252,7 +241,7 @@ impl Connection {
             if now.since(since) >= self.at_least(SLEPT_AFTER, SLEPT_AFTER_TIMEOUTS) {
                 // What it has missed it learns now, and not by the next probe, which may be a
                 // minute away. (timing.md R-23)
-                self.ways.outbound_mut(Outbound::leave_behind);
+                self.ways.outbound.leave_behind();
                 self.ask(now);
             }
             self.ways.events.push_back(Event::Heard(now.since(since)));

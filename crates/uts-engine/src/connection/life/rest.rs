@@ -5,7 +5,8 @@
 
 use crate::connection::parts::Part;
 use crate::connection::secrets::SecretChain;
-use crate::connection::{Connection, Inbound, Outbound, Phase};
+use crate::connection::stage::Open;
+use crate::connection::{Inbound, Outbound, Ways};
 use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::{Function, Profile, Time, protection};
@@ -13,7 +14,7 @@ use uts_functions::{Function, Profile, Time, protection};
 /// Quiet for so long, a connection goes to rest. Waking takes a few microseconds, for the keys.
 pub(in crate::connection) const REST_AFTER: Duration = Duration::from_secs(2);
 
-impl Connection {
+impl Open {
     /// When to look whether the connection may rest; `None` while it does.
     pub(in crate::connection) fn rest_timeout(&self) -> Option<Time> {
         (!self.is_resting() && !self.is_out()).then_some(self.life.rest_at)
@@ -21,7 +22,7 @@ impl Connection {
 
     /// The path counts as out: there is nothing to do but to ask whether it is back.
     pub(in crate::connection) fn is_out(&self) -> bool {
-        self.ways.outbound.as_ref().is_some_and(Outbound::is_out)
+        self.ways.outbound.is_out()
     }
 
     pub(in crate::connection) fn is_resting(&self) -> bool {
@@ -32,10 +33,8 @@ impl Connection {
     pub(in crate::connection) fn wake(&mut self, now: Time) {
         if self.is_resting() {
             self.life.rest_at = now + REST_AFTER;
-            if let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) {
-                outbound.wake();
-                inbound.wake();
-            }
+            self.ways.outbound.wake();
+            self.ways.inbound.wake();
             if let Some(home) = self.agreement.home.take() {
                 self.start_policy(now, *home);
             }
@@ -43,7 +42,7 @@ impl Connection {
     }
 
     pub(in crate::connection) fn on_rest_timeout(&mut self, now: Time) {
-        if self.life.phase != Phase::Open || now < self.life.rest_at {
+        if !self.life.is_live() || now < self.life.rest_at {
             return;
         }
         let active_at =
@@ -62,7 +61,8 @@ impl Connection {
     fn is_quiet(&self) -> bool {
         let (parts, ways) = (&self.parts, &self.ways);
         self.is_confirmed()
-            && ways.outbound.as_ref().is_some_and(|o| o.ledger.eliciting() == 0 && o.envelope.is_none())
+            && ways.outbound.ledger.eliciting() == 0
+            && ways.outbound.envelope.is_none()
             && parts.repairs.timeout(ways).is_none()
             && parts.report.timeout(ways).is_none()
             && parts.exchanges.timeout(ways).is_none()
@@ -71,9 +71,7 @@ impl Connection {
 
     fn rest(&mut self) {
         self.life.rest_at = Time::NEVER;
-        let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) else {
-            return;
-        };
+        let Ways { outbound, inbound, .. } = &mut self.ways;
         outbound.rest();
         inbound.rest();
         if let Some(home) = self.agreement.adaptation.as_mut().and_then(|a| a.rest()) {

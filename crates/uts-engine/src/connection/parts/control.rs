@@ -6,7 +6,6 @@
 use super::super::Ways;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
-use super::super::send::outbound::Outbound;
 use super::{Effect, Interest, Part, Reading};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -84,7 +83,7 @@ impl Part for Control {
         Ok(match frame {
             Frame::PathChallenge(number) => {
                 self.on_path_challenge(*number);
-                ways.outbound_mut(Outbound::answer_at_once);
+                ways.outbound.answer_at_once();
                 Effect::Nothing
             }
             Frame::PathResponse(number) => Effect::Answered(*number),

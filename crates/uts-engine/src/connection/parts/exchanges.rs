@@ -47,16 +47,10 @@ impl Exchanges {
         })
     }
 
-    /// The same, with the probe time-out that now holds, where one is known.
-    pub fn begin_at(
-        &mut self,
-        direction: Direction,
-        pto: Option<Duration>,
-    ) -> &mut Machine<Profile, Refusal> {
+    /// The same, with the probe time-out that now holds.
+    pub fn begin_at(&mut self, direction: Direction, pto: Duration) -> &mut Machine<Profile, Refusal> {
         let machine = self.begin(direction);
-        if let Some(pto) = pto {
-            machine.set_pto(pto);
-        }
+        machine.set_pto(pto);
         machine
     }
 
@@ -152,8 +146,8 @@ mod tests {
         // Nothing was asked: to lose an answer orders nothing.
         part.lost(&testing::LOSS, &Token::Exchange(Direction::In), &mut ways);
         assert!(part.is_idle(Direction::In) && part.timeout(&ways).is_none());
-        let profile = ways.outbound.as_ref().expect("established").stacks[0].profile.clone();
-        let machine = part.begin_at(Direction::Out, Some(Duration::from_millis(50)));
+        let profile = ways.outbound.stacks[0].profile.clone();
+        let machine = part.begin_at(Direction::Out, Duration::from_millis(50));
         machine.request(Time::ZERO, 0, *profile).expect("idle");
         while machine.poll_message().is_some() {}
         part.lost(&testing::LOSS, &Token::Exchange(Direction::Out), &mut ways);

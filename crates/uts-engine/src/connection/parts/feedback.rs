@@ -5,9 +5,7 @@ use super::super::Ways;
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
 use super::{Effect, Interest, LostPacket, Part, Reading, Token};
-use crate::bug::bug;
 use crate::event::CloseReason;
-use core::time::Duration;
 use uts_functions::retransmission::demand::emit_ranges;
 use uts_functions::{Function, Time};
 use uts_wire::frame::{Frame, MAX_FEEDBACK_BYTES};
@@ -82,10 +80,7 @@ impl Ways {
         now: Time,
         feedback: &uts_wire::frame::Feedback<'_>,
     ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.outbound else {
-            bug!("feedback arrives before anything can be sent");
-            return Ok(());
-        };
+        let outbound = &mut self.outbound;
         let result = match Function::from_number(feedback.function) {
             Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
                 outbound.on_rate_feedback(feedback.words)
@@ -98,7 +93,7 @@ impl Ways {
 
     /// Request for missing data of a flow, in words that fit.
     fn missing_words(&mut self, now: Time, id: u32, words_max: usize) -> Option<(Function, u8, Vec<u8>)> {
-        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let rtt = self.outbound.rtt.smoothed;
         let receive = &mut self.flows.get_mut(id)?.receive;
         let (mechanism, ranges) = receive.ask(now, rtt)?;
         self.flows.update_alarm(id);
@@ -110,7 +105,7 @@ impl Ways {
 
     /// Report on the rate, in words.
     fn rate_words(&self) -> Option<(Function, u8, Vec<u8>)> {
-        let (choice, watch) = self.inbound.as_ref()?.watch.as_deref()?;
+        let (choice, watch) = self.inbound.watch.as_deref()?;
         let mut words = Vec::new();
         watch.say(&mut words);
         (1..=MAX_FEEDBACK_BYTES).contains(&words.len()).then_some((Function::Rate, choice.number, words))
@@ -186,7 +181,7 @@ mod tests {
     #[test]
     fn a_rate_that_is_lost_is_said_again_as_it_then_is() {
         let (mut part, mut ways) = (Feedback, testing::ways_with(&[(Function::Rate, "netblt")]));
-        ways.inbound.as_mut().expect("established").follow_rate(0);
+        ways.inbound.follow_rate(0);
         ways.feedback.insert(Topic::Rate);
         let frames = testing::written(&mut ways, 200, |packet, ways| part.write(packet, ways));
         assert!(matches!(frames[..], [Frame::Feedback(_)]), "{frames:?}");
@@ -216,7 +211,7 @@ mod tests {
         let flow = ways.flows.open(100).expect("granted");
         arrive(&mut ways, Time::ZERO, flow, 300);
         let due = ways.flows.next_alarm().expect("a gap").0;
-        let inbound = ways.inbound.as_mut().expect("established");
+        let inbound = &mut ways.inbound;
         let next = inbound.stacks[0].profile.with_named(Function::Retransmission, "selective");
         assert!(inbound.open(1, 0, &next.expect("it exists")));
         ways.follow_demands(due, 1);

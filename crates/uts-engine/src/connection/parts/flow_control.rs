@@ -55,7 +55,7 @@ impl FlowControl {
     /// Holds back the notices of data that was given up for want of room on the way: they go with
     /// what leaves instead (segmentation.md R-7).
     pub fn hold_skips(&mut self, now: Time, ways: &Ways) {
-        let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let rtt = ways.outbound.rtt.smoothed;
         self.skips_held_until = now + rtt.clamp(SKIPS_APART_MIN, SKIPS_APART_MAX);
     }
 }
@@ -104,7 +104,7 @@ impl Part for FlowControl {
                     let skip = ways.flows.get_mut(flow).and_then(|f| f.send.buffer.pop_skip());
                     let Some(range) = skip else { continue };
                     ways.flows.signals.insert(Signal::Skip(flow));
-                    let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+                    let rtt = ways.outbound.rtt.smoothed;
                     let apart = (rtt / SKIPS_PART).clamp(SKIPS_APART_MIN, SKIPS_APART_MAX);
                     self.skips_held_until = packet.now + apart;
                     packet.put(&Frame::Skip(frame::Skip {
@@ -330,7 +330,7 @@ mod tests {
     fn skips_make_no_packet_each() {
         let (mut part, mut ways) = (FlowControl::default(), testing::ways());
         let id = ways.flows.open(100).expect("granted").0;
-        ways.outbound.as_mut().expect("established").rtt.smoothed = Duration::from_millis(200);
+        ways.outbound.rtt.smoothed = Duration::from_millis(200);
         let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
         (0..100).for_each(|_| buffer.write_message(vec![0; 9].into(), None));
         let (mut packets, mut skips) = (0, 0);

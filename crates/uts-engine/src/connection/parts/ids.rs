@@ -47,8 +47,8 @@ pub(crate) struct Ids {
     peer_gives: bool,
     /// The next retires all before it.
     replaces: bool,
-    /// The endpoint has not looked since something changed: ids, or where the peer is.
-    pub has_news: bool,
+    /// Ids have changed, and the endpoint has yet to hear of it.
+    has_news: bool,
     changes: Option<Box<Changes>>,
 }
 
@@ -94,6 +94,12 @@ impl Ids {
     /// All ids so far are to be replaced (M-8).
     pub fn replace(&mut self) {
         self.replaces = !self.own.is_empty();
+    }
+
+    /// True if ids have changed since this was last asked, or one is wanted.
+    #[inline]
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news) || self.wants_one()
     }
 
     /// Ids of this end that are of no more use.

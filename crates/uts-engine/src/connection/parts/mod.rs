@@ -237,7 +237,7 @@ impl Parts {
     pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         // under an epoch that was replaced, which the peer may have closed, goes nothing but
         // its redundancy.
-        if ways.outbound.as_ref().is_some_and(|outbound| outbound.is_replaced(packet.stack)) {
+        if ways.outbound.is_replaced(packet.stack) {
             return self.repairs.write(packet, ways);
         }
         in_order!(self, part => if !packet.is_complete {
@@ -320,7 +320,7 @@ mod tests {
     fn a_replaced_epoch_carries_its_redundancy_alone() {
         let mut ways = testing::ways_with(&[(Function::Fec, "reed-solomon")]);
         let id = ways.flows.open(100).expect("granted").0;
-        let outbound = ways.outbound.as_mut().expect("established");
+        let outbound = &mut ways.outbound;
         let profile = *outbound.stacks[0].profile;
         let fec = outbound.stacks[0].fec.as_mut().expect("not inert");
         (0..4).for_each(|number| fec.on_source(Time::ZERO, number, &[number as u8; 500]));
@@ -330,7 +330,7 @@ mod tests {
         for is_replaced in [false, true] {
             if is_replaced {
                 let next = profile.with_named(Function::Fec, "none").expect("it exists");
-                let outbound = ways.outbound.as_mut().expect("established");
+                let outbound = &mut ways.outbound;
                 assert!(outbound.put_to_use(Time::ZERO, 2, 0, &next, 1200));
                 assert_eq!(outbound.stacks.len(), 2, "redundancy waits");
             }

@@ -28,10 +28,7 @@ impl Part for Poll {
             return;
         }
         let has_more = ways.flows.wants_to_send();
-        let Some(outbound) = &ways.outbound else {
-            bug!("a poll is written before anything can be sent");
-            return;
-        };
+        let outbound = &ways.outbound;
         let Some(stack) = outbound.stacks.get(packet.stack) else {
             bug!("a poll is written under stack {}, which is gone", packet.stack);
             return;
@@ -95,7 +92,7 @@ mod tests {
             let mechanism = library::by_name(Function::Acknowledgement, "poll-status").expect("known");
             let choice = mechanism.choice_with(&[("every", 4), ("bursts", bursts)]).expect("in range");
             let mut ways = testing::ways_with(&[]);
-            let profile = *ways.outbound.as_ref().and_then(|o| o.stack(0)).expect("a stack").profile;
+            let profile = *ways.outbound.stack(0).expect("a stack").profile;
             ways = testing::ways_under(profile.with(Function::Acknowledgement, choice));
             let id = ways.flows.open(100).expect("granted").0;
             let mut poll = Poll::default();
@@ -109,7 +106,7 @@ mod tests {
             let send = &mut ways.flows.get_mut(id).expect("open").send;
             send.buffer.write(bytes::Bytes::from_static(b"more"));
             // Another packet is in flight, and the window holds back what was written.
-            let outbound = ways.outbound.as_mut().expect("it sends");
+            let outbound = &mut ways.outbound;
             outbound.ledger.record(Sent {
                 bytes: 100,
                 epoch: 0,

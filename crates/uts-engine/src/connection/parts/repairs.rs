@@ -20,7 +20,7 @@ pub(in crate::connection) fn has_repair(stack: &SendStack) -> bool {
 impl Repairs {
     /// True if redundancy of any epoch waits to be sent.
     pub fn wait(&self, ways: &Ways) -> bool {
-        ways.outbound.as_ref().is_some_and(|outbound| outbound.stacks.iter().any(has_repair))
+        ways.outbound.stacks.iter().any(has_repair)
     }
 }
 
@@ -30,7 +30,7 @@ impl Part for Repairs {
     }
 
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        let stack = ways.outbound.as_mut().and_then(|outbound| outbound.stacks.get_mut(packet.stack));
+        let stack = ways.outbound.stacks.get_mut(packet.stack);
         let Some(fec) = stack.and_then(|stack| stack.fec.as_mut()) else { return };
         while let Some(repair) = fec.next_repair() {
             let frame = Frame::Repair(repair_frame(repair));
@@ -50,13 +50,11 @@ impl Part for Repairs {
 
     /// When a block under way is closed, though it is not full.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        let stacks = ways.outbound.iter().flat_map(|outbound| &outbound.stacks);
-        stacks.filter_map(|stack| stack.fec.as_ref()?.deadline()).min()
+        ways.outbound.stacks.iter().filter_map(|stack| stack.fec.as_ref()?.deadline()).min()
     }
 
     fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
-        let stacks = ways.outbound.iter_mut().flat_map(|outbound| &mut outbound.stacks);
-        for fec in stacks.filter_map(|stack| stack.fec.as_mut()) {
+        for fec in ways.outbound.stacks.iter_mut().filter_map(|stack| stack.fec.as_mut()) {
             if fec.deadline().is_some_and(|at| at <= now) {
                 fec.on_flush(now);
             }
@@ -73,7 +71,7 @@ mod tests {
     /// Ways of which a block of redundancy is to be sent, made of packets of so many bytes.
     fn ways(bytes: usize) -> Ways {
         let mut ways = testing::ways_with(&[(Function::Fec, "reed-solomon")]);
-        let outbound = ways.outbound.as_mut().expect("established");
+        let outbound = &mut ways.outbound;
         let fec = outbound.stacks[0].fec.as_mut().expect("not inert");
         (0..4).for_each(|number| fec.on_source(Time::ZERO, number, &vec![number as u8; bytes]));
         ways

@@ -37,7 +37,7 @@ impl Part for Report {
     }
 
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        let Ways { inbound: Some(inbound), outbound, stats, flows, .. } = ways else { return };
+        let Ways { inbound, outbound, stats, flows, .. } = ways;
         if inbound.arrivals.holds_back() {
             let is_cumulative = inbound.is_cumulative();
             inbound.arrivals.let_go(|held| !is_cumulative || flows.has_all_below(held.flow, held.end));
@@ -46,14 +46,14 @@ impl Part for Report {
             }
         }
         // acknowledgement.md R-20
-        let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+        let stack = outbound.stacks.get(packet.stack);
         let is_whole = stack.is_some_and(|stack| stack.acknowledgement.is_cumulative());
         let repeats = |id| flows.get(id).is_some_and(|flow| flow.send.buffer.wants_to_send(0));
         if is_whole && packet.reason != Reason::Report && flows.next_to_send(None).is_some_and(repeats) {
             return;
         }
         let arrivals = &mut inbound.arrivals;
-        let rtt = outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
+        let rtt = Some(&outbound.rtt).filter(|rtt| rtt.samples > 0);
         // Under poll/status only a poll is answered: then nothing is due, however much is
         // unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
@@ -76,7 +76,7 @@ impl Part for Report {
             if self.asks(packet.now, arrivals, rtt) {
                 packet.put(&Frame::Ping);
                 // Who polls gets no answer otherwise, and would wait for it with each such packet.
-                let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+                let stack = outbound.stacks.get(packet.stack);
                 if stack.is_some_and(SendStack::polls) {
                     packet.put(&Frame::Poll);
                     packet.polls = true;
@@ -87,14 +87,14 @@ impl Part for Report {
     }
 
     fn acked(&mut self, _now: Time, token: &Token, ways: &mut Ways) {
-        if let (Token::Report(largest), Some(inbound)) = (token, &mut ways.inbound) {
-            inbound.arrivals.forget_through(*largest);
+        if let Token::Report(largest) = token {
+            ways.inbound.arrivals.forget_through(*largest);
         }
     }
 
     /// When a report is due. It then is a reason to send a packet.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        ways.inbound.as_ref()?.arrivals.due
+        ways.inbound.arrivals.due
     }
 }
 
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn reports_ask_for_one_answer_in_a_round_trip() {
         let (mut report, mut ways) = (Report::default(), testing::ways());
-        let rtt = &mut ways.outbound.as_mut().expect("established").rtt;
+        let rtt = &mut ways.outbound.rtt;
         (rtt.samples, rtt.smoothed) = (1, Duration::from_millis(600));
         let mut asked = 0;
         for number in 0..1000 {
-            let arrivals = &mut ways.inbound.as_mut().expect("established").arrivals;
+            let arrivals = &mut ways.inbound.arrivals;
             let now = Time::from_millis(2 * number);
             arrivals.insert(&Arrival {
                 number: 2 * number,
@@ -200,7 +200,7 @@ mod tests {
         {
             let mut ways = testing::ways_with(&[(Function::Acknowledgement, acknowledgement)]);
             let mut report = Report { alone: REPORTS_BEFORE_PING, asked_at_ms: 0 };
-            let arrivals = &mut ways.inbound.as_mut().expect("established").arrivals;
+            let arrivals = &mut ways.inbound.arrivals;
             for number in (0..40).step_by(2) {
                 let (now, marked) = (Time::ZERO, false);
                 arrivals.insert(&Arrival { number, now, eliciting: true, polled: false, marked });

@@ -246,9 +246,7 @@ impl PacketSize {
 
     /// Tells congestion control and the application of another size.
     pub fn tell(&self, ways: &mut Ways) {
-        if let Some(outbound) = &mut ways.outbound {
-            outbound.congestion.set_packet_bytes(self.current as u64);
-        }
+        ways.outbound.congestion.set_packet_bytes(self.current as u64);
         ways.events.push_back(Event::PacketSize(self.current));
     }
 }
@@ -278,7 +276,7 @@ impl Part for PacketSize {
     }
 
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        let is_idle = ways.outbound.as_ref().is_some_and(|outbound| outbound.delivery.in_flight == 0);
+        let is_idle = ways.outbound.delivery.in_flight == 0;
         self.probe_at().filter(|_| self.is_begun && is_idle)
     }
 

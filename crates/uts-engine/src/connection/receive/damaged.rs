@@ -2,12 +2,12 @@
 //! (detection.md ).
 
 use crate::bug::bug;
-use crate::connection::Connection;
 use crate::connection::receive::contents::{Contents, Frames};
 use crate::connection::receive::inbound::Arrived;
+use crate::connection::stage::Open;
 use uts_wire::frame::{Data, Frame, FrameIter};
 
-impl Connection {
+impl Open {
     /// Takes in a packet of which only the first `right_bytes` are as they were sent, if the rest
     /// is the end of a message and this end wants such messages. If not, it counts as lost.
     pub(in crate::connection) fn take_in_damaged(
@@ -59,7 +59,7 @@ impl Connection {
     /// True if a part of a message that came under a stack is taken with so many right bytes: the
     /// stack lets damage through, and all that this end asks to be right is (`recvChecksumLen`).
     fn takes(&self, index: usize, data: &Data<'_>, right_bytes: u64) -> bool {
-        let stack = self.ways.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let stack = self.ways.inbound.stacks.get(index);
         let is_let_through = stack.is_some_and(|stack| stack.layout.tolerates && stack.layout.offsets);
         let Some(least) = self.ways.config.requirements.recv_checksum_len.filter(|_| is_let_through) else {
             return false;

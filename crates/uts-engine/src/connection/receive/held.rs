@@ -1,7 +1,6 @@
 //! Packets that are held back from reports, because data before theirs is missing
 //! (acknowledgement.md R-16), and what becomes of them where few are kept.
 
-use crate::bug::bug;
 use crate::connection::Ways;
 use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::receive::contents::{Contents, Frames};
@@ -38,15 +37,12 @@ impl Ways {
     /// True if a packet is not taken in, since it has data behind a gap, and nothing such is kept.
     /// Where some is, and no more may be, that is given up first.
     pub(in crate::connection) fn refuses(&mut self, at: &Arrived, contents: &Contents<'_, '_>) -> bool {
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
+        let stack = self.inbound.stacks.get(at.stack);
         let keeps = stack.map_or(HELD_MAX, keeps);
         if keeps >= HELD_MAX || !self.leaves_gap(contents) {
             return false;
         }
-        let Some(inbound) = &mut self.inbound else {
-            bug!("data is held before anything can be received");
-            return false;
-        };
+        let inbound = &mut self.inbound;
         if keeps == 0 {
             // acknowledgement.md R-17
             inbound.arrivals.report_by(at.now);
@@ -101,7 +97,7 @@ impl Ways {
     /// and the mechanism has it so.
     pub(in crate::connection) fn hold_back(&mut self, at: &Arrived, contents: &Contents<'_, '_>) {
         let (stack, number) = (at.stack, at.number);
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(stack));
+        let stack = self.inbound.stacks.get(stack);
         if !stack.is_some_and(|stack| stack.acknowledgement.is_cumulative()) {
             return;
         }
@@ -128,8 +124,7 @@ impl Ways {
 
     fn hold_back_below(&mut self, number: u64, flow: u32, end: Option<u64>) {
         if let Some(end) = end.filter(|end| !self.flows.has_all_below(flow, *end))
-            && let Some(inbound) = &mut self.inbound
-            && !inbound.arrivals.hold(Held { number, flow, end })
+            && !self.inbound.arrivals.hold(Held { number, flow, end })
             && let Some(flow) = self.flows.get_mut(flow)
         {
             // It is reported as it comes.
@@ -172,14 +167,14 @@ mod tests {
                 if ways.refuses(&at, &contents) {
                     continue;
                 }
-                let inbound = ways.inbound.as_mut().expect("established");
+                let inbound = &mut ways.inbound;
                 inbound.arrivals.received.insert_one(number);
                 ways.on_data(&at, &data).expect("granted");
                 ways.hold_back(&at, &contents);
                 most = most.max(ways.flows.get(flow).expect("open").receive.data.held_bytes());
             }
             assert_eq!(most, held_bytes_max.min(1_000_000), "keep = {keep}");
-            let arrivals = &ways.inbound.as_ref().expect("established").arrivals;
+            let arrivals = &ways.inbound.arrivals;
             assert!(arrivals.held_packets() as u64 <= keep, "keep = {keep}");
             let reported = arrivals.unheld().unwrap_or_else(|| arrivals.received.clone());
             assert!(reported.is_empty(), "keep = {keep}: {reported:?}");

@@ -10,7 +10,8 @@ use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
 use crate::connection::receive::inbound::{Arrived, Dropped, Unsealed};
 use crate::connection::receive::messages::Messages;
-use crate::connection::{CloseReason, Connection, Event, Ways};
+use crate::connection::stage::Open;
+use crate::connection::{CloseReason, Event, Ways};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::{ReceiveStack, repair_of};
 use bytes::Bytes;
@@ -53,13 +54,12 @@ pub(in crate::connection) struct Placement {
     pub repeats: bool,
 }
 
-impl Connection {
+impl Open {
     /// Takes in a short packet.
     pub(in crate::connection) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
-        let inbound = self.ways.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
-        let opened = inbound.and_then(|inbound| inbound.unseal(&self.identity.local_cid, packet));
+        let opened = self.ways.inbound.unseal(&self.identity.local_cid, packet);
         self.on_unsealed(now, ecn, packet, tail, opened);
     }
 
@@ -73,7 +73,7 @@ impl Connection {
         opened: Result<Unsealed, Dropped>,
     ) {
         // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
-        if opened.is_err() && self.is_reset(tail) {
+        if opened.is_err() && self.identity.is_reset(tail) {
             self.on_stateless_reset(now);
             return;
         }
@@ -92,38 +92,18 @@ impl Connection {
         }
     }
 
-    /// True if a datagram that ends so is the peer's word that it no longer knows the connection.
-    fn is_reset(&self, tail: Option<[u8; 16]>) -> bool {
-        match (tail, self.peer_reset_token()) {
-            (Some(tail), Some(own)) => crate::endpoint::is_same(own, &tail),
-            _ => false,
-        }
-    }
-
-    /// A packet of any level, and from anywhere, was not authentic.
-    pub(in crate::connection) fn on_forged(&mut self) {
-        self.ways.stats.dropped_forged += 1;
-        let Some(inbound) = &self.ways.inbound else { return };
-        // protection.md R-9, RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin
-        // to succeed.
-        let max =
-            inbound.stacks.last().and_then(|s| s.protection.as_ref()).map_or(u64::MAX, |p| p.forgeries_max());
-        if self.ways.stats.dropped_forged > max {
-            self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
-        }
+    /// Packets that may turn out to be forged, by the cipher of the newest epoch.
+    pub(in crate::connection) fn forgeries_max(&self) -> u64 {
+        let newest = self.ways.inbound.stacks.last().and_then(|stack| stack.protection.as_ref());
+        newest.map_or(u64::MAX, |protection| protection.forgeries_max())
     }
 
     /// An authentic packet that cannot be read: the peer is broken. Without protection it may be
     /// anybody's.
     pub(in crate::connection) fn on_malformed(&mut self, index: usize) {
         self.ways.stats.dropped_malformed += 1;
-        let tagged = self
-            .ways
-            .inbound
-            .as_ref()
-            .and_then(|i| i.stacks.get(index))
-            .and_then(|s| s.protection.as_ref())
-            .is_some_and(|p| p.tag_bytes() > 0);
+        let protection = self.ways.inbound.stacks.get(index).and_then(|stack| stack.protection.as_ref());
+        let tagged = protection.is_some_and(|protection| protection.tag_bytes() > 0);
         if tagged {
             self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
         }
@@ -137,10 +117,7 @@ impl Connection {
         payload: &[u8],
         contents: &Contents<'_, '_>,
     ) {
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("redundancy is fed before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
         // Where nothing decodes redundancy, it would only be held.
         let Some(decoder) = &mut stack.fec else { return };
@@ -166,10 +143,7 @@ impl Connection {
     /// Takes in a packet that redundancy has brought back. Redundancy of redundancy is not used.
     /// (fec.md)
     fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("a packet is recovered before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         let Some(stack) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
         let at = &Arrived::of(now, None, stack, packet.number);
         let known =
@@ -186,10 +160,7 @@ impl Connection {
         {
             return;
         }
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("a packet is recovered before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.ways.stats.packets_recovered += 1;
@@ -202,10 +173,7 @@ impl Connection {
     /// A packet of an epoch arrived: for the machine, the first is a confirmation, if it came in no
     /// envelope.
     pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32, is_enclosed: bool) {
-        let Some(inbound) = &mut self.ways.inbound else {
-            bug!("a packet of epoch {epoch} arrives before anything can be received");
-            return;
-        };
+        let inbound = &mut self.ways.inbound;
         let heard = (epoch, is_enclosed);
         let is_first = inbound.heard_of.replace(heard) != Some(heard);
         if is_first {
@@ -259,7 +227,7 @@ impl Ways {
         bytes: u64,
     ) -> Option<(u32, bool)> {
         let Arrived { now, ecn, stack, number, .. } = *at;
-        let inbound = self.inbound.as_mut()?;
+        let inbound = &mut self.inbound;
         let stack = inbound.stacks.get_mut(stack)?;
         let is_recovered = inbound.arrivals.repaired.contains(number);
         let marked = ecn == Some(Ecn::Ce);
@@ -298,7 +266,7 @@ impl Ways {
         data_bytes: u64,
         mut parts: impl Iterator<Item = Part>,
     ) -> bool {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+        let Some(stack) = self.inbound.stacks.get(index) else {
             bug!("stack {index} of a packet is gone before its data is read");
             return false;
         };
@@ -330,7 +298,7 @@ impl Ways {
 
     /// The next bytes of a file, of a flow that is known: the common case.
     pub(in crate::connection) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+        let Some(stack) = self.inbound.stacks.get(index) else {
             bug!("stack {index} of a packet is gone before its data is read");
             return false;
         };
@@ -351,7 +319,7 @@ impl Ways {
         index: usize,
         id: u32,
     ) -> Result<Option<Placement>, CloseReason> {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else {
+        let Some(stack) = self.inbound.stacks.get(index) else {
             bug!("stack {index} of a packet is gone before its data is read");
             return Ok(None);
         };
@@ -469,7 +437,7 @@ impl Ways {
             // Nobody waits for what came without positions, or did not come.
             receive.data.skip(0..start);
         }
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
+        let stack = self.inbound.stacks.get(at.stack);
         let is_revocable = stack.is_some_and(|stack| receive.may_give_up(stack, start));
         let inserted = receive.insert_tagged(start, data, limit).unwrap_or_else(|| {
             let segment = Segment {
@@ -537,8 +505,7 @@ impl Ways {
     /// The sender has put this epoch to use: what asks for missing data is what its profile says,
     /// also where nothing new comes.
     pub(in crate::connection) fn follow_demands(&mut self, now: Time, epoch: u32) {
-        let stack = self.inbound.as_ref().and_then(|i| i.stacks.iter().find(|s| s.epoch == epoch));
-        let Some(stack) = stack else { return };
+        let Some(stack) = self.inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
         self.flows.change_receiving(stack.group, |receive| {
             receive.follow_demand(stack);
             receive.follow_playout(stack);
@@ -550,7 +517,7 @@ impl Ways {
     pub(in crate::connection) fn look_for_missing(&mut self, now: Time, id: u32) {
         let receive = self.flows.get_mut(id).map(|flow| &mut flow.receive);
         let Some(receive) = receive.filter(|receive| receive.asking.is_some()) else { return };
-        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let rtt = self.outbound.rtt.smoothed;
         if receive.look_for_missing(now, rtt) {
             self.feedback.insert(Topic::Missing(id));
         }
@@ -559,7 +526,7 @@ impl Ways {
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.
     pub(in crate::connection) fn consumed(&mut self, now: Time, id: u32) {
-        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let rtt = self.outbound.rtt.smoothed;
         self.consumed_of_flow(now, id, rtt);
         self.flows.make_room();
         if self.flows.incoming.on_consumed(now, rtt) {

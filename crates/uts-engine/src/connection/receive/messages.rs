@@ -142,7 +142,7 @@ impl Ways {
     ) -> Result<(), CloseReason> {
         let Some(Placement { counts, repeats }) = self.place(at.stack, messages.flow)? else { return Ok(()) };
         let receive = self.flows.get(messages.flow).map(|flow| &flow.receive);
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(at.stack));
+        let stack = self.inbound.stacks.get(at.stack);
         let is_revocable = receive
             .zip(stack)
             .zip(messages.start)

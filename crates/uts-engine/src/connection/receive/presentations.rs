@@ -101,8 +101,8 @@ mod tests {
     fn what_was_not_agreed_is_read_by_nobody() {
         let message = vec![7; 10_000];
         let slot = |name: &str| {
-            let ways = testing::ways_with(&[(Function::Presentation, name)]);
-            ways.inbound.expect("established").stacks.remove(0)
+            let mut ways = testing::ways_with(&[(Function::Presentation, name)]);
+            ways.inbound.stacks.remove(0)
         };
         let formed = |name: &str| Bytes::from(slot(name).presentation.present(&message).into_owned());
         let mut agreed = Presentations::new(&slot("byte-order")).expect("it has a form");

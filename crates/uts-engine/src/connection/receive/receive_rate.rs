@@ -106,8 +106,8 @@ impl Ways {
 
     /// Tells the application, once, if there is data that no credit holds back.
     pub(in crate::connection) fn tell_if_receiving_is_free(&mut self) {
-        let (Some(state), Some(inbound)) = (&mut self.receive_rate, &self.inbound) else { return };
-        if !state.is_told && inbound.stacks.iter().any(|stack| !stack.flow.info().facts.grants) {
+        let Some(state) = &mut self.receive_rate else { return };
+        if !state.is_told && self.inbound.stacks.iter().any(|stack| !stack.flow.info().facts.grants) {
             state.is_told = true;
             self.events.push_back(Event::NoEffect("maxRecvRate"));
         }
@@ -115,7 +115,7 @@ impl Ways {
 
     /// Grants what has been earned to the flows that wait for it, in turns (flow.md ).
     pub(in crate::connection) fn grant_at_rate(&mut self, now: Time) {
-        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let rtt = self.outbound.rtt.smoothed;
         let Some(state) = &mut self.receive_rate else { return };
         let open = |(_, flow): &(u32, &crate::connection::flows::halves::Flow)| flow.receive.is_credited();
         let unused: u64 = self.flows.iter().filter(open).map(|(_, flow)| flow.receive.unused_credit()).sum();

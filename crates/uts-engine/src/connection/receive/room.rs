@@ -23,7 +23,7 @@ impl Ways {
     /// True if the packet makes this end hold what it has no memory for.
     pub(in crate::connection) fn lacks_memory(&mut self, index: usize, contents: &Contents<'_, '_>) -> bool {
         let mut demand = Demand { data_bytes: 0, around: 0, is_edge: true };
-        let stack = self.inbound.as_ref().and_then(|inbound| inbound.stacks.get(index));
+        let stack = self.inbound.stacks.get(index);
         let counts = stack.is_some_and(|stack| stack.layout.offsets);
         match contents {
             Contents::Data(data) => self.add_data(&mut demand, counts, data),
@@ -89,8 +89,9 @@ impl Ways {
 
     /// Counts what the decoders of redundancy keep, of all epochs that are open.
     pub(in crate::connection) fn note_redundancy(&mut self) {
-        let stacks = self.inbound.iter().flat_map(|inbound| &inbound.stacks);
-        let held = stacks.filter_map(|stack| stack.fec.as_ref()).map(|decoder| decoder.memory_bytes()).sum();
+        let stacks = &self.inbound.stacks;
+        let held =
+            stacks.iter().filter_map(|stack| stack.fec.as_ref()).map(|decoder| decoder.memory_bytes()).sum();
         self.flows.incoming.note_redundancy(held);
     }
 

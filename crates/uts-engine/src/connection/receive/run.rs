@@ -5,7 +5,7 @@ use crate::connection::flows::Flows;
 use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::messages::Messages;
-use crate::connection::{Connection, Phase};
+use crate::connection::stage::Open;
 use crate::synthesis::ReceiveStack;
 use smallvec::SmallVec;
 use uts_functions::Time;
@@ -13,20 +13,19 @@ use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_wire::frame::Data;
 use uts_wire::packet::is_long;
 
-impl Connection {
-    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as
-    /// they are a run: each with nothing but the next bytes of a flow, its next messages, or whole
-    /// ones that have no positions. One that is anything else is taken in, too, and ends the run;
-    /// none is that is for another connection. Says how many bytes they are.
-    pub(crate) fn handle_run(
+impl Open {
+    pub(in crate::connection) fn handle_run(
         &mut self,
         now: Time,
         ecn: Option<Ecn>,
         segment_bytes: usize,
         datagrams: &mut [u8],
     ) -> usize {
-        let is_heard = self.life.phase == Phase::Open && !self.is_resting() && self.life.last_heard_at == now;
-        let Some(inbound) = self.ways.inbound.as_mut().filter(|_| is_heard) else { return 0 };
+        let is_heard = self.life.is_live() && !self.is_resting() && self.life.last_heard_at == now;
+        if !is_heard {
+            return 0;
+        }
+        let inbound = &mut self.ways.inbound;
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
         let mut messages = Messages::default();
@@ -86,7 +85,7 @@ impl Connection {
     }
 }
 
-/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which
+/// Takes in what a packet carries if it is such as [`Open::handle_run`] takes: says for which
 /// flow, and how many bytes. If it is not, nothing has changed.
 fn append<'f>(
     flows: &'f mut Flows,

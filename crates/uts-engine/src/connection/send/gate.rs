@@ -37,6 +37,15 @@ impl Outbound {
     }
 }
 
+impl Outbound {
+    /// Limit of what the flows of a group may send while no packet leaves; `None` if it has no
+    /// epoch yet.
+    #[inline]
+    pub fn gate_of(&self, group: u8) -> Option<Gate<'_>> {
+        Some(self.gate(self.stack(group)?, Time::ZERO))
+    }
+}
+
 impl Gate<'_> {
     /// The position up to which a flow may send.
     #[inline]

@@ -3,10 +3,11 @@
 
 use super::run::Alike;
 use crate::bug::bug;
+use crate::connection::Ways;
 use crate::connection::packet::{FULL_BUT, Packet, Reason, Room, Shape};
 use crate::connection::parts::Token;
+use crate::connection::stage::Open;
 use crate::connection::watch::trace::{FrameKinds, TraceKind, TraceRow};
-use crate::connection::{Connection, Outbound, Ways};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::congestion::Snapshot;
@@ -16,7 +17,7 @@ use uts_functions::retransmission::ledger::{Departure, Sent};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 
-impl Connection {
+impl Open {
     /// Fills `out` with packets of one size for the peer. Says the size of each (the last may be
     /// shorter).
     pub(in crate::connection) fn poll_adaptive(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
@@ -27,12 +28,12 @@ impl Connection {
         if self.ways.drop_late(now) {
             self.parts.flow_control.hold_skips(now, &self.ways);
         }
-        self.ways.outbound_mut(Outbound::begin_batch);
+        self.ways.outbound.begin_batch();
         let (mut full, mut segment, mut has_tried) = (None, None, false);
         // migration.md M-3
         let trial = Some(self.amplification_room()).filter(|room| *room < usize::MAX);
         // Where packets wait for each other on the way, each is asked whether it is in time.
-        let one_by_one = trial.is_some() || self.ways.outbound.as_ref().is_some_and(Outbound::is_late);
+        let one_by_one = trial.is_some() || self.ways.outbound.is_late();
         let (mut packets, packets_max) =
             (0, if one_by_one { 1 } else { self.ways.config.batch_packets_max.max(1) });
         while packets < packets_max {
@@ -85,11 +86,11 @@ impl Connection {
     /// Bytes of a full packet. Where data flows so fast that processors are the limit, its payload
     /// is whole blocks of the cipher: what is behind them costs more than to leave it out.
     fn full_packet_bytes(&self) -> usize {
-        let Some(outbound) = self.ways.outbound.as_ref() else { return self.parts.size.current() };
+        let outbound = &self.ways.outbound;
         let bytes = self.parts.size.current().min(outbound.timely_packet_bytes());
-        let Some(outbound) = Some(outbound).filter(|outbound| outbound.is_fast()) else {
+        if !outbound.is_fast() {
             return bytes;
-        };
+        }
         let [stack @ SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice()
         else {
             return bytes;
@@ -102,7 +103,7 @@ impl Connection {
 
     fn on_nothing_to_send(&mut self, reason: Reason) {
         if reason == Reason::Admitted {
-            self.ways.outbound_mut(|o| o.delivery.set_app_limited());
+            self.ways.outbound.delivery.set_app_limited();
         }
     }
 
@@ -124,7 +125,7 @@ impl Connection {
         out: &'o mut Vec<u8>,
     ) -> Option<Packet<'o>> {
         let index = self.choose_stack(reason)?;
-        let outbound = self.ways.outbound.as_mut()?;
+        let outbound = &mut self.ways.outbound;
         outbound.ledger.leave_out_if_due();
         let stack = outbound.stacks.get(index)?;
         let protection = stack.protection.as_ref()?;
@@ -149,7 +150,7 @@ impl Connection {
 
     /// Pads a probe to its size, and a packet that follows others to theirs, if little is lacking.
     pub(in crate::connection) fn pad(&self, packet: &mut Packet<'_>) {
-        let stack = self.ways.outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+        let stack = self.ways.outbound.stacks.get(packet.stack);
         let room = packet.end - packet.mark.payload_offset();
         let is_as_long = packet.is_next
             && packet.shape.is_open
@@ -166,10 +167,7 @@ impl Connection {
         let (now, bytes, number) = (packet.now, packet.len() as u64, packet.number);
         let packet_bytes = self.parts.size.current() as u64;
         let Packet { reason, stack, tokens, eliciting, polls, shape, .. } = packet;
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a packet is recorded before anything can be sent");
-            return;
-        };
+        let outbound = &mut self.ways.outbound;
         let epoch = outbound.stacks.get(stack).map_or(0, |s| s.epoch);
         let size_probe = matches!(reason, Reason::SizeProbe(_));
         let snapshot = if eliciting && reason == Reason::Report {
@@ -216,7 +214,7 @@ impl Connection {
 impl Ways {
     /// Redundancy, checksum, cipher and mask, in place.
     pub(in crate::connection) fn protect(&mut self, packet: &mut Packet<'_>, dcid: &ConnectionId) {
-        let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(packet.stack)) else {
+        let Some(stack) = self.outbound.stacks.get_mut(packet.stack) else {
             bug!("a packet is sealed under stack {}, which is gone", packet.stack);
             return;
         };
@@ -248,9 +246,9 @@ impl Ways {
     /// The same of the envelope around it.
     #[cold]
     fn protect_envelope(&mut self, packet: &mut Packet<'_>, mark: AdaptiveMark, dcid: &ConnectionId) {
-        let outer =
-            self.outbound.as_ref().and_then(|o| Some(o.outer_stack(o.stacks.get(packet.stack)?)?.epoch));
-        let stacks = self.outbound.as_mut().map_or(&mut [][..], |outbound| &mut outbound.stacks);
+        let inner = self.outbound.stacks.get(packet.stack);
+        let outer = inner.and_then(|inner| Some(self.outbound.outer_stack(inner)?.epoch));
+        let stacks = &mut self.outbound.stacks;
         let Some(stack) = stacks.iter_mut().find(|stack| Some(stack.epoch) == outer) else {
             bug!("an envelope is sealed under a stack which is gone");
             return;

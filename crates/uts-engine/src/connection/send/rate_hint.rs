@@ -81,7 +81,7 @@ impl Ways {
     /// Tells the application at which rate it may send, if it wants to know and that is news.
     pub(in crate::connection) fn hint_rate(&mut self, now: Time, packet_bytes: u64) {
         let Some(hint) = self.wishes.as_mut().and_then(|wishes| wishes.rate_hint.as_mut()) else { return };
-        let Some(outbound) = &self.outbound else { return };
+        let outbound = &self.outbound;
         let rate = outbound.may_send(packet_bytes);
         if let Some(rate) = rate.and_then(|rate| hint.on_rate(now, rate, outbound.rtt.smoothed)) {
             self.events.push_back(Event::MaySend(rate));

@@ -2,10 +2,11 @@
 //! bytes and seal are a packet's own.
 
 use crate::bug::bug;
+use crate::connection::Outbound;
 use crate::connection::packet::FULL_BUT;
 use crate::connection::parts::{How, Token, Written, append_whole};
 use crate::connection::send::outgoing::seal;
-use crate::connection::{Connection, Outbound};
+use crate::connection::stage::Open;
 use core::ops::Range;
 use smallvec::smallvec;
 use uts_functions::Time;
@@ -17,7 +18,7 @@ use uts_functions::segmentation::buffer::{SendBuffer, UnsentMessages};
 use uts_wire::ConnectionId;
 use uts_wire::frame::{DataFlags, emit_data_header};
 
-impl Connection {
+impl Open {
     /// Builds up to `most` packets like the one that was just built; says how many.
     pub(in crate::connection) fn build_run(
         &mut self,
@@ -28,10 +29,7 @@ impl Connection {
     ) -> usize {
         let bytes = like.bytes;
         let Some(flow) = self.flow_of_run(now) else { return 0 };
-        let Some(outbound) = &mut self.ways.outbound else {
-            bug!("a run is built before anything can be sent");
-            return 0;
-        };
+        let outbound = &mut self.ways.outbound;
         let together = self.ways.flows.peer_reads_messages;
         let spare = self.ways.flows.outgoing.spare();
         let Some(send) = self.ways.flows.get_mut(flow).map(|flow| &mut flow.send) else {
@@ -72,7 +70,7 @@ impl Connection {
     /// The flow the data of which is all that is to be sent, none of them under a poll or
     /// redundancy, and in no packet that is to be traced.
     fn flow_of_run(&self, now: Time) -> Option<u32> {
-        let (outbound, arrivals) = (self.ways.outbound.as_ref()?, &self.ways.inbound.as_ref()?.arrivals);
+        let (outbound, arrivals) = (&self.ways.outbound, &self.ways.inbound.arrivals);
         let [stack] = outbound.stacks.as_slice() else { return None };
         let is_plain = stack.is_uniform;
         let has_report = arrivals.due.is_some_and(|due| due <= now || arrivals.unreported > 0);

@@ -372,12 +372,12 @@ impl Ways {
     /// were any.
     #[inline]
     pub fn drop_late(&mut self, now: Time) -> bool {
-        let may_be_late = self.outbound.as_ref().is_some_and(|outbound| outbound.timely.is_some());
+        let may_be_late = self.outbound.timely.is_some();
         may_be_late && self.drop_late_messages(now)
     }
 
     fn drop_late_messages(&mut self, now: Time) -> bool {
-        let Some(outbound) = &self.outbound else { return false };
+        let outbound = &self.outbound;
         let in_flight = outbound.delivery.in_flight;
         // What has to wait may have less before it when its turn comes.
         let Some(timely) = outbound.timely.as_ref().filter(|timely| timely.admits(in_flight)) else {
@@ -396,7 +396,7 @@ impl Ways {
             self.note_expired(id, messages);
             self.after_send_change(id);
         }
-        if let Some(timely) = self.outbound.as_mut().and_then(|outbound| outbound.timely.as_mut()) {
+        if let Some(timely) = self.outbound.timely.as_mut() {
             timely.holds |= any;
         }
         any

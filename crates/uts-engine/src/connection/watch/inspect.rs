@@ -1,24 +1,17 @@
 //! Inspection of a connection for tests: its work in progress.
 
-use crate::connection::Connection;
+use crate::connection::Ways;
 use crate::connection::parts::Part;
+use crate::connection::stage::Open;
 use crate::event::Direction;
 
-impl Connection {
-    /// True if nothing is under way: no packet in flight, nothing waits to be sent, no exchange is
-    /// being negotiated, no flow is open. For tests of what a connection comes to rest in.
-    #[doc(hidden)]
-    pub fn is_at_rest(&self) -> bool {
-        let out_at_rest = self.ways.outbound.as_ref().is_none_or(|o| {
-            o.ledger.eliciting() == 0
-                && o.delivery.in_flight == 0
-                && are_distinct(o.stacks.iter().map(|s| s.group))
-        });
-        let in_at_rest = self
-            .ways
-            .inbound
-            .as_ref()
-            .is_none_or(|i| are_distinct(i.stacks.iter().map(|s| s.group)) && i.arrivals.due.is_none());
+impl Open {
+    pub(in crate::connection) fn is_at_rest(&self) -> bool {
+        let out_at_rest = self.ways.outbound.ledger.eliciting() == 0
+            && self.ways.outbound.delivery.in_flight == 0
+            && are_distinct(self.ways.outbound.stacks.iter().map(|s| s.group));
+        let in_at_rest = are_distinct(self.ways.inbound.stacks.iter().map(|s| s.group))
+            && self.ways.inbound.arrivals.due.is_none();
         let exchanges = &self.parts.exchanges;
         let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
         out_at_rest
@@ -31,12 +24,8 @@ impl Connection {
             && self.ways.flows.iter().next().is_none()
     }
 
-    /// Timers and their instants, as text, for tests that find a connection busy.
-    #[doc(hidden)]
-    pub fn timers(&self) -> String {
-        let (Some(outbound), Some(inbound)) = (&self.ways.outbound, &self.ways.inbound) else {
-            return format!("handshake {:?}", self.handshake_timer());
-        };
+    pub(in crate::connection) fn timers(&self) -> String {
+        let Ways { outbound, inbound, .. } = &self.ways;
         let fec: Vec<_> =
             outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
         let flows: Vec<_> = self

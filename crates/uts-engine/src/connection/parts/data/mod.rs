@@ -78,10 +78,6 @@ impl Part for Data {
     /// Data of the flows of the packet's group, in their order.
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Ways { outbound, flows, stats, config, .. } = ways;
-        let Some(outbound) = outbound else {
-            bug!("data is written before anything can be sent");
-            return;
-        };
         let Some(stack) = outbound.stacks.get(packet.stack) else {
             bug!("data is written under stack {}, which is gone", packet.stack);
             return;
@@ -219,7 +215,7 @@ mod tests {
             testing::packet_of(ways, Reason::Probe, 1000, |packet, ways| part.write(packet, ways)).0.len()
         };
         assert_eq!(frames_of_probe(&mut ways), 1);
-        let outbound = ways.outbound.as_mut().expect("established");
+        let outbound = &mut ways.outbound;
         while !outbound.is_out() {
             outbound.on_probe_timeout(Time::ZERO);
         }
