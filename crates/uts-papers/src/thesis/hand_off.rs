@@ -1,0 +1,103 @@
+//! Hand-offs between radio cells (section 1.4): nothing passes for 150 ms, and no byte reaches the
+//! application for longer than that.
+
+use crate::paper::Series;
+use anyhow::{Context, Result, anyhow, ensure};
+use core::time::Duration;
+use uts_engine::ConnectionConfig;
+use uts_functions::Time;
+use uts_path::{PathConfig, Target};
+use uts_sim::identity::Identities;
+use uts_sim::transfer::{Transfers, checksum};
+use uts_sim::{World, WorldConfig};
+
+/// A radio cell.
+const PATH: &str = "rate=2mbit delay=20ms buffer=40p";
+/// Length of a hand-off (section 1.4).
+const HAND_OFF: Duration = Duration::from_millis(150);
+/// The first hand-off that is tried begins then. The others are each a step later, so that they
+/// come at other moments of the sender's.
+const FIRST: Time = Time::from_millis(3000);
+const STEP: Duration = Duration::from_millis(37);
+const TRIED: u32 = 20;
+const BYTES: u64 = 1_500_000;
+/// A transfer takes less.
+const END: Time = Time::from_millis(60_000);
+const CLIENT: usize = 1;
+
+/// A transfer with a hand-off.
+struct Passed {
+    /// Each time that the application got something: when, and how much it had then.
+    delivered: Vec<(Time, u64)>,
+    /// When the hand-off began.
+    began: Time,
+}
+
+impl Passed {
+    /// The longest wait for data since the hand-off began, or shortly before.
+    fn pause(&self) -> Duration {
+        let pairs = self.delivered.iter().zip(&self.delivered[1..]);
+        let behind = pairs.filter(|(_, (at, _))| *at >= self.began);
+        behind.map(|((before, _), (at, _))| at.since(*before)).max().unwrap_or_default()
+    }
+}
+
+/// A transfer under a profile, or as the policy chooses, with a hand-off.
+fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
+    let mut client = ConnectionConfig::default();
+    for property in profile.into_iter().flat_map(|name| [format!("uts.profile={name}"), "uts.consent=all".into()])
+    {
+        client.requirements.assign(&property).map_err(|error| anyhow!("{property}: {error}"))?;
+    }
+    let path = PathConfig::both(PATH.parse().map_err(|error| anyhow!("{PATH}: {error}"))?);
+    let mut config = WorldConfig { path, seed, ..WorldConfig::default() };
+    config.server.accept.requirements.consents = client.requirements.consents.clone();
+    let mut world = World::new(config, Identities::new()?)?;
+    let mut transfers = Transfers::start(&mut world, &[(CLIENT, client)], BYTES);
+    transfers.awaits_exchange = profile.is_some();
+    let mut delivered = vec![(Time::ZERO, 0)];
+    let changes = [(began, "loss=1"), (began + HAND_OFF, "loss=0")];
+    for (until, change) in changes.into_iter().map(|(at, change)| (at, Some(change))).chain([(END, None)]) {
+        while !transfers.is_done()
+            && let Some(happening) = world.next(until)
+        {
+            transfers.handle(&mut world, &happening);
+            let received = transfers.progress[&CLIENT].received;
+            if delivered.last().is_none_or(|(_, before)| *before < received) {
+                delivered.push((world.now(), received));
+            }
+        }
+        if let Some(change) = change {
+            world.set_path(Target::Both, change).map_err(|error| anyhow!("{change}: {error}"))?;
+        }
+    }
+    let progress = &transfers.progress[&CLIENT];
+    ensure!(progress.checksum == checksum(BYTES), "{} of {BYTES} bytes: {:?}", progress.received, progress.closed);
+    Ok(Passed { delivered, began })
+}
+
+/// Pauses in twenty transfers, with a hand-off in each, and what one of them delivers around it.
+///
+/// # Errors
+/// There is no such profile; a transfer fails.
+pub fn pauses(profile: Option<&str>) -> Result<Series> {
+    let mut series = Series::new();
+    for n in 0..TRIED {
+        let passed = transfer(profile, FIRST + STEP * n, u64::from(n) + 1)?;
+        series.entry("pause".into()).or_default().push(passed.pause().as_secs_f64() * 1e3);
+        if n > 0 {
+            continue;
+        }
+        let (_, before) = *passed.delivered.iter().rfind(|(at, _)| *at < FIRST).context("nothing before it")?;
+        let around = passed.delivered.iter().filter(|(at, _)| {
+            (FIRST.since(Time::ZERO).saturating_sub(Duration::from_millis(200))..Duration::from_millis(5000))
+                .contains(&at.since(Time::ZERO))
+        });
+        for (at, bytes) in around {
+            let ms = at.since(Time::ZERO).as_secs_f64() * 1e3 - FIRST.since(Time::ZERO).as_secs_f64() * 1e3;
+            series.entry("at".into()).or_default().push(ms);
+            series.entry("kilobytes".into()).or_default().push((*bytes as f64 - before as f64) / 1e3);
+        }
+    }
+    Ok(series)
+}
