@@ -44,7 +44,8 @@ pub fn readings() -> Result<Series> {
             .collect();
         let count = f64::from(MEANS);
         let mean = means.iter().sum::<f64>() / count;
-        let deviation_us = (means.iter().map(|m| (m - mean) * (m - mean)).sum::<f64>() / (count - 1.0)).sqrt();
+        let deviation_us =
+            (means.iter().map(|m| (m - mean) * (m - mean)).sum::<f64>() / (count - 1.0)).sqrt();
         let closed_us = deviation(interval_us);
         for (name, value) in [
             ("interval", interval_us),

@@ -128,7 +128,9 @@ pub fn files(is_ascii: bool) -> Result<Series> {
                 byte_ns: [if is_ascii { ASCII_NS } else { 0 }; 2],
                 ..Transfer::of(&I486, &I486, functions)
             };
-            for (side, value) in transfer.figures()?.into_iter().filter(|(side, _)| side == "tx" || side == "rx") {
+            for (side, value) in
+                transfer.figures()?.into_iter().filter(|(side, _)| side == "tx" || side == "rx")
+            {
                 series.entry(format!("{name}-{side}")).or_default().extend(value);
             }
         }
@@ -187,7 +189,11 @@ fn lags(from: Functions, to: Functions) -> Vec<f64> {
     let base = Transfer { file_bytes, ..Transfer::of(&I486, &I486, from) };
     let left = |transfer: &Transfer<'_>| -> Vec<u64> {
         let out = transfer.run();
-        out.probes[0].iter().filter(|(_, probe, is_ack)| *probe == 10 && !is_ack).map(|(at, ..)| *at).collect()
+        out.probes[0]
+            .iter()
+            .filter(|(_, probe, is_ack)| *probe == 10 && !is_ack)
+            .map(|(at, ..)| *at)
+            .collect()
     };
     let without = left(&base);
     let mut sums = vec![0.0; (CAUGHT_UP_WITHIN_US / LAG_EVERY_US) as usize];

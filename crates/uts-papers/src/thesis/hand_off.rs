@@ -45,7 +45,8 @@ impl Passed {
 /// A transfer under a profile, or as the policy chooses, with a hand-off.
 fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
     let mut client = ConnectionConfig::default();
-    for property in profile.into_iter().flat_map(|name| [format!("uts.profile={name}"), "uts.consent=all".into()])
+    for property in
+        profile.into_iter().flat_map(|name| [format!("uts.profile={name}"), "uts.consent=all".into()])
     {
         client.requirements.assign(&property).map_err(|error| anyhow!("{property}: {error}"))?;
     }
@@ -72,7 +73,12 @@ fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
         }
     }
     let progress = &transfers.progress[&CLIENT];
-    ensure!(progress.checksum == checksum(BYTES), "{} of {BYTES} bytes: {:?}", progress.received, progress.closed);
+    ensure!(
+        progress.checksum == checksum(BYTES),
+        "{} of {BYTES} bytes: {:?}",
+        progress.received,
+        progress.closed
+    );
     Ok(Passed { delivered, began })
 }
 
@@ -88,7 +94,8 @@ pub fn pauses(profile: Option<&str>) -> Result<Series> {
         if n > 0 {
             continue;
         }
-        let (_, before) = *passed.delivered.iter().rfind(|(at, _)| *at < FIRST).context("nothing before it")?;
+        let (_, before) =
+            *passed.delivered.iter().rfind(|(at, _)| *at < FIRST).context("nothing before it")?;
         let around = passed.delivered.iter().filter(|(at, _)| {
             (FIRST.since(Time::ZERO).saturating_sub(Duration::from_millis(200))..Duration::from_millis(5000))
                 .contains(&at.since(Time::ZERO))

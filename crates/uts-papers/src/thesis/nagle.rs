@@ -5,7 +5,9 @@ use crate::paper::Series;
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use core::time::Duration;
-use uts_engine::{Connection, ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read, TraceKind};
+use uts_engine::{
+    Connection, ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read, TraceKind,
+};
 use uts_functions::Time;
 use uts_sim::identity::Identities;
 use uts_sim::{NodeId, World, WorldConfig};
@@ -65,8 +67,14 @@ impl Run {
         world.set_path(uts_path::Target::Both, &path).map_err(|error| anyhow!("{path}: {error}"))?;
         world.keep_packets(CLIENT);
         let client = world.connect(CLIENT, config)?;
-        let mut run =
-            Run { world, handles: [None, Some(client)], flow: FlowId(0), reader, read: 0, answers: Vec::new() };
+        let mut run = Run {
+            world,
+            handles: [None, Some(client)],
+            flow: FlowId(0),
+            reader,
+            read: 0,
+            answers: Vec::new(),
+        };
         run.pass(Duration::from_secs(5))?;
         run.flow = run.connection(CLIENT)?.open_flow(FlowOptions::default())?;
         Ok(run)
@@ -79,7 +87,10 @@ impl Run {
 
     fn key(&mut self) -> Result<()> {
         let (now, flow) = (self.world.now(), self.flow);
-        ensure!(self.connection(CLIENT)?.write(now, flow, Bytes::from_static(b"k"))? == 1, "a key was not taken");
+        ensure!(
+            self.connection(CLIENT)?.write(now, flow, Bytes::from_static(b"k"))? == 1,
+            "a key was not taken"
+        );
         Ok(())
     }
 
@@ -121,7 +132,8 @@ impl Run {
     /// Times at which packets of keys left, since an instant.
     fn packets(&mut self, since: Time) -> Vec<Time> {
         let rows = self.world.take_packets(CLIENT);
-        let is_key = |row: &uts_engine::TraceRow| row.kind == TraceKind::Sent && row.data.is_some() && row.at >= since;
+        let is_key =
+            |row: &uts_engine::TraceRow| row.kind == TraceKind::Sent && row.data.is_some() && row.at >= since;
         rows.iter().map(|(_, row)| row).filter(|row| is_key(row)).map(|row| row.at).collect()
     }
 }
@@ -149,7 +161,8 @@ pub fn keys(reader: Reader, has_nagle: bool) -> Result<Series> {
         let packets = run.packets(begins);
         let gaps = packets.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64() * 1e3);
         let between = median(gaps.collect());
-        for (name, value) in [("rtt", rtt_ms as f64), ("between", between), ("packets", packets.len() as f64)] {
+        for (name, value) in [("rtt", rtt_ms as f64), ("between", between), ("packets", packets.len() as f64)]
+        {
             series.entry(name.into()).or_default().push(value);
         }
     }

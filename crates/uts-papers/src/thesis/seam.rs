@@ -148,7 +148,8 @@ fn transfer(from: Functions, switches: &[(Time, Functions)]) -> Result<Passed> {
         "{received} of {BYTES} bytes: {closed:?}"
     );
     let rows = world.take_packets(CLIENT);
-    let leaves = |row: &TraceRow| matches!(row.kind, TraceKind::Sent | TraceKind::Repeated) && row.data.is_some();
+    let leaves =
+        |row: &TraceRow| matches!(row.kind, TraceKind::Sent | TraceKind::Repeated) && row.data.is_some();
     let first = rows.iter().map(|(_, row)| row).find(|row| Some(row.epoch) == epoch && leaves(row));
     let first_at = first.map(|row| row.at);
     let packets = [(CLIENT, WorkKind::Transmit), (SERVER, WorkKind::Receive)].map(|(node, kind)| {
@@ -215,13 +216,21 @@ pub fn switch(from: Functions, to: Functions, settles: Duration) -> Result<Serie
         }
         let before = AT.since(Time::ZERO) - STEADY;
         let windows = [(Time::ZERO + before, AT), (AT + settles, AT + settles + STEADY)];
-        for ((begin, end), (when, alone)) in windows.into_iter().zip(["before", "behind"].into_iter().zip(&alone)) {
-            let (ours, other) = (mean(&passed.packets[side], begin, end), mean(&alone.packets[side], begin, end));
+        for ((begin, end), (when, alone)) in
+            windows.into_iter().zip(["before", "behind"].into_iter().zip(&alone))
+        {
+            let (ours, other) =
+                (mean(&passed.packets[side], begin, end), mean(&alone.packets[side], begin, end));
             series.insert(format!("{name}-{when}"), vec![ours]);
             series.insert(format!("{name}-{when}-alone"), vec![other]);
             let level = series.entry(format!("{name}-mean-at")).or_default();
-            let ms = |at: Time| (at.since(Time::ZERO).as_secs_f64() - AT.since(Time::ZERO).as_secs_f64()) * 1e3;
-            let edges = if when == "before" { [-SHOWN.as_secs_f64() * 1e3, 0.0] } else { [ms(AT), SHOWN.as_secs_f64() * 1e3] };
+            let ms =
+                |at: Time| (at.since(Time::ZERO).as_secs_f64() - AT.since(Time::ZERO).as_secs_f64()) * 1e3;
+            let edges = if when == "before" {
+                [-SHOWN.as_secs_f64() * 1e3, 0.0]
+            } else {
+                [ms(AT), SHOWN.as_secs_f64() * 1e3]
+            };
             level.extend(edges);
             series.entry(format!("{name}-mean")).or_default().extend([ours; 2]);
         }

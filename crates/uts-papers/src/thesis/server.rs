@@ -246,7 +246,10 @@ impl Run<'_> {
         if let Some(work) = self.take_arrived(RECEIVER, machine) {
             return Some(work);
         }
-        if self.functions().has_flow && self.reading == 0 && self.read - self.told >= self.setup.window() / 4 * ACK_QUARTERS {
+        if self.functions().has_flow
+            && self.reading == 0
+            && self.read - self.told >= self.setup.window() / 4 * ACK_QUARTERS
+        {
             return Some((machine.of_ack(5, 9), Job::Acknowledge));
         }
         if self.reading == 0 && self.held > 0 {
