@@ -21,8 +21,11 @@ const FILES_KB: [u32; 13] = [1, 2, 5, 10, 20, 40, 50, 60, 70, 100, 200, 500, 100
 const ASCII_NS: u64 = 350;
 /// Length of what figure 3.5 shows.
 const SHOWN_NS: u64 = 200_000_000;
-/// What a switch is compared over, and the instants at which it is tried.
+/// Time over which a switch is compared, and the instants at which it is tried.
 const CAUGHT_UP_WITHIN_US: u64 = 150_000;
+const LAG_EVERY_US: u64 = 100;
+/// Length that figure 4.10 shows.
+const LAG_SHOWN_US: u64 = 12_000;
 const TRIED: u64 = 64;
 const FIRST_NS: u64 = 200_000_000;
 const STEP_NS: u64 = 3_700_000;
@@ -180,8 +183,6 @@ fn caught_up(from: Functions, to: Functions) -> Option<f64> {
     Some((behind + at) as f64 * LAG_EVERY_US as f64)
 }
 
-const LAG_EVERY_US: u64 = 100;
-
 /// Bytes by which a sender that switched is behind one that did not, each 0.1 ms since the switch,
 /// on average over its instants.
 fn lags(from: Functions, to: Functions) -> Vec<f64> {
@@ -215,7 +216,8 @@ fn lags(from: Functions, to: Functions) -> Vec<f64> {
 /// None.
 pub fn lag_of_switch() -> Result<Series> {
     let functions = Functions::ALL.map(|(_, functions)| functions);
-    let lags = lags(functions[0], functions[3]);
+    let mut lags = lags(functions[0], functions[3]);
+    lags.truncate((LAG_SHOWN_US / LAG_EVERY_US) as usize);
     let at = (0..lags.len()).map(|step| (step as u64 * LAG_EVERY_US) as f64 / 1e3).collect();
     Ok(Series::from([("at".into(), at), ("bytes".into(), lags)]))
 }

@@ -24,6 +24,8 @@ const BYTES: u64 = 1_500_000;
 /// A transfer takes less.
 const END: Time = Time::from_millis(60_000);
 const CLIENT: usize = 1;
+/// Milliseconds of a picture, since a hand-off began.
+const SHOWN_MS: core::ops::Range<f64> = -200.0..2000.0;
 
 /// A transfer with a hand-off.
 struct Passed {
@@ -96,14 +98,12 @@ pub fn pauses(profile: Option<&str>) -> Result<Series> {
         }
         let (_, before) =
             *passed.delivered.iter().rfind(|(at, _)| *at < FIRST).context("nothing before it")?;
-        let around = passed.delivered.iter().filter(|(at, _)| {
-            (FIRST.since(Time::ZERO).saturating_sub(Duration::from_millis(200))..Duration::from_millis(5000))
-                .contains(&at.since(Time::ZERO))
-        });
-        for (at, bytes) in around {
-            let ms = at.since(Time::ZERO).as_secs_f64() * 1e3 - FIRST.since(Time::ZERO).as_secs_f64() * 1e3;
-            series.entry("at".into()).or_default().push(ms);
-            series.entry("kilobytes".into()).or_default().push((*bytes as f64 - before as f64) / 1e3);
+        for (at, bytes) in &passed.delivered {
+            let at_ms = (at.since(Time::ZERO).as_secs_f64() - FIRST.since(Time::ZERO).as_secs_f64()) * 1e3;
+            if SHOWN_MS.contains(&at_ms) {
+                series.entry("at".into()).or_default().push(at_ms);
+                series.entry("kilobytes".into()).or_default().push((*bytes as f64 - before as f64) / 1e3);
+            }
         }
     }
     Ok(series)

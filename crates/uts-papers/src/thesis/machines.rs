@@ -140,15 +140,15 @@ impl Part {
         Part { packet_ns: self.packet_ns / packets, byte_ns: self.byte_ns }
     }
 
-    /// What the bytes take alone, in nanoseconds.
+    /// Time of the bytes alone, in nanoseconds.
     pub fn of_bytes(self, bytes: u32) -> u64 {
         (self.byte_ns * f64::from(bytes)).round() as u64
     }
 }
 
 impl Machine {
-    /// Delays from one probe to another, both on one side of the cable, of 1 byte, of 1400 bytes, or
-    /// of an acknowledgement (`column` 0, 1, 2), in microseconds.
+    /// Delays from one probe to another, both on one side of the cable, in microseconds: of 1 byte, of
+    /// 1400 bytes, or of an acknowledgement (`column` 0, 1, 2).
     pub fn delay(&self, from: usize, to: usize, column: usize) -> f64 {
         rows(from, to).map(|row| self.delays[row][column]).sum()
     }

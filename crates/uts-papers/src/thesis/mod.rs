@@ -3,8 +3,8 @@
 //!
 //! * [`hand_off`]: nothing passes for 150 ms (section 1.4).
 //! * [`nagle`]: keystrokes, and escape codes that wait (section 2.3.2).
-//! * [`machines`], [`server`], [`factors`]: what its machines take for a packet, the protocol server
-//!   in a model, and what follows for files (chapter 3, section 4.7).
+//! * [`machines`], [`server`], [`factors`]: the work of its machines for a packet, the protocol
+//!   server in a model, and what follows for files (chapter 3, section 4.7).
 //! * [`seam`]: functions switched off and on in mid-transfer (section 4.6).
 //! * [`exchange`]: a three-way exchange of profiles beside implicit use (sections 4.4, 5.2.3, 6.2).
 //! * [`clock`]: the error of a coarse clock (appendix A).
@@ -30,8 +30,8 @@ use nagle::Reader;
 
 const REFERENCE: &str = include_str!("../../reference/thesis.toml");
 
-/// Throughput behind a switch is averaged from then on: where the receiver was overrun, what was lost
-/// has to be repaired first.
+/// Throughput behind a switch is averaged from then on: where the receiver was overrun, losses have
+/// to be repaired first.
 const SOON: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_millis(4500);
 

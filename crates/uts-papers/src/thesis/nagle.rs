@@ -144,8 +144,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The median time between two packets of keys, in milliseconds, over some round trips, where keys are
-/// echoed and where they are not, with Nagle's algorithm and without.
+/// The median time between two packets of keys, in milliseconds, over some round trips, where keys
+/// are echoed and where they are not, with Nagle's algorithm and without.
 ///
 /// # Errors
 /// The connection ends.

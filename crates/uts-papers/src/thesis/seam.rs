@@ -24,7 +24,7 @@ const ERRORS: &str = "internet-16";
 const FLOW: &str = "sliding-window";
 const WINDOW_BYTES: u64 = 61_440;
 const CONGESTION: &str = "new-reno";
-/// What is longer than that carries data.
+/// Length of a report at the most: a longer packet carries data.
 const REPORT_BYTES_MAX: usize = 600;
 /// UDP payload of a full Ethernet frame.
 const PACKET_BYTES: usize = 1472;
@@ -40,10 +40,11 @@ const BEGIN: Time = Time::from_millis(100);
 /// When functions are switched, and what is averaged.
 const AT: Time = Time::from_millis(3000);
 const STEADY: Duration = Duration::from_millis(2000);
-/// What is looked at ends there; the transfer goes on.
+/// End of what is looked at; the transfer goes on.
 const END: Time = Time::from_millis(10_000);
-/// What a picture has of each side of the switch.
-const SHOWN: Duration = Duration::from_millis(400);
+/// Length that a picture has before the switch, in milliseconds, and behind it at the most.
+const SHOWN: f64 = 400.0;
+const SHOWN_BEHIND_MAX: Duration = Duration::from_millis(2400);
 
 /// Costs of the 486 without error and flow control, and what the two add (table 3.14).
 fn costs() -> Result<Costs> {
@@ -191,52 +192,48 @@ fn mean(packets: &Packets, from: Time, to: Time) -> f64 {
     bytes as f64 * 8e-6 / to.since(from).as_secs_f64()
 }
 
+/// Milliseconds since the switch; below 0 before it.
+fn since_switch(at: Time) -> f64 {
+    (at.since(Time::ZERO).as_secs_f64() - AT.since(Time::ZERO).as_secs_f64()) * 1e3
+}
+
 /// Functions switched in mid-transfer: throughput of both ends around it, on average before and
 /// behind it, once it `settles`, and in transfers under either alone, and when the first packet
 /// left.
 ///
 /// # Errors
-/// A transfer fails, or loses a byte.
+/// A transfer fails, or what arrives is not what was sent.
 pub fn switch(from: Functions, to: Functions, settles: Duration) -> Result<Series> {
     let [(_, all), ..] = Functions::ALL;
     let passed = transfer(from, &[(AT, to)])?;
     let early = [(BEGIN, to)];
     let alone = [transfer(from, &[])?, transfer(all, if to == all { &[] } else { &early })?];
+    let behind = AT + settles;
+    let before = Time::ZERO + (AT.since(Time::ZERO) - STEADY);
+    let [from_ms, to_ms] = [-SHOWN, settles.min(SHOWN_BEHIND_MAX).as_secs_f64() * 1e3];
+    let windows = [
+        ("before", before, AT, &alone[0], [from_ms, 0.0]),
+        ("behind", behind, behind + STEADY, &alone[1], [0.0, to_ms]),
+    ];
     let mut series = Series::new();
     for (side, name) in [(0, "tx"), (1, "rx")] {
-        let points = instantaneous(&passed.packets[side], side == 0);
-        let is_shown = |at: &Time| {
-            let (at, switch) = (at.since(Time::ZERO), AT.since(Time::ZERO));
-            (switch - SHOWN..switch + SHOWN).contains(&at)
-        };
-        for (at, mbps) in points.iter().filter(|(at, _)| is_shown(at)) {
-            let ms = (at.since(Time::ZERO).as_secs_f64() - AT.since(Time::ZERO).as_secs_f64()) * 1e3;
-            series.entry(format!("{name}-at")).or_default().push(ms);
-            series.entry(format!("{name}-mbps")).or_default().push(*mbps);
+        for (at, mbps) in instantaneous(&passed.packets[side], side == 0) {
+            let at_ms = since_switch(at);
+            if (from_ms..to_ms).contains(&at_ms) {
+                series.entry(format!("{name}-at")).or_default().push(at_ms);
+                series.entry(format!("{name}-mbps")).or_default().push(mbps);
+            }
         }
-        let before = AT.since(Time::ZERO) - STEADY;
-        let windows = [(Time::ZERO + before, AT), (AT + settles, AT + settles + STEADY)];
-        for ((begin, end), (when, alone)) in
-            windows.into_iter().zip(["before", "behind"].into_iter().zip(&alone))
-        {
-            let (ours, other) =
-                (mean(&passed.packets[side], begin, end), mean(&alone.packets[side], begin, end));
+        for (when, begin, end, alone, edges_ms) in &windows {
+            let ours = mean(&passed.packets[side], *begin, *end);
             series.insert(format!("{name}-{when}"), vec![ours]);
-            series.insert(format!("{name}-{when}-alone"), vec![other]);
-            let level = series.entry(format!("{name}-mean-at")).or_default();
-            let ms =
-                |at: Time| (at.since(Time::ZERO).as_secs_f64() - AT.since(Time::ZERO).as_secs_f64()) * 1e3;
-            let edges = if when == "before" {
-                [-SHOWN.as_secs_f64() * 1e3, 0.0]
-            } else {
-                [ms(AT), SHOWN.as_secs_f64() * 1e3]
-            };
-            level.extend(edges);
+            series.insert(format!("{name}-{when}-alone"), vec![mean(&alone.packets[side], *begin, *end)]);
+            series.entry(format!("{name}-mean-at")).or_default().extend(edges_ms);
             series.entry(format!("{name}-mean")).or_default().extend([ours; 2]);
         }
     }
     let first_at = passed.first_at.context("no packet of the new profile left")?;
     series.insert("dropped".into(), vec![passed.dropped as f64]);
-    series.insert("first".into(), vec![first_at.since(AT).as_secs_f64() * 1e3]);
+    series.insert("first".into(), vec![since_switch(first_at)]);
     Ok(series)
 }

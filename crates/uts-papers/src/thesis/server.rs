@@ -120,7 +120,7 @@ impl<'m> Transfer<'m> {
     }
 }
 
-/// What became of a transfer.
+/// Outcome of a transfer.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Probes that were passed: when, in nanoseconds, which, and by an acknowledgement or not.
@@ -155,8 +155,8 @@ struct Run<'m> {
     /// Packets that wait for the cable, and the one on it.
     cable: VecDeque<(usize, Packet)>,
     on_cable: Option<(u64, usize, Packet)>,
-    /// Bytes that the sender's application has still, that wait to be copied, that wait in the socket
-    /// buffer, and that are not acknowledged.
+    /// Bytes that the sender's application has still, that wait to be copied, that wait in the
+    /// socket buffer, and that are not acknowledged.
     left: u32,
     block: u32,
     unsent: u32,
@@ -207,7 +207,7 @@ impl Run<'_> {
         self.setup.switch.map(|(at, _)| at).filter(|_| !self.has_adapted)
     }
 
-    /// What the sender does next, and how long it takes.
+    /// Next job of the sender, and the time that it takes.
     fn sender_next(&mut self) -> Option<(u64, Job)> {
         let machine = self.setup.sender;
         if self.switches_at().is_some_and(|at| at <= self.now) {
@@ -240,7 +240,7 @@ impl Run<'_> {
         None
     }
 
-    /// What the receiver does next.
+    /// Next job of the receiver.
     fn receiver_next(&mut self) -> Option<(u64, Job)> {
         let machine = self.setup.receiver;
         if let Some(work) = self.take_arrived(RECEIVER, machine) {
