@@ -3,8 +3,9 @@
 
 use crate::paper::Series;
 use anyhow::{Context, Result, anyhow, ensure};
+use bytes::Bytes;
 use core::time::Duration;
-use uts_engine::ConnectionConfig;
+use uts_engine::{ConnectionConfig, Event, FlowOptions, MessageOptions, Read};
 use uts_functions::Time;
 use uts_path::{PathConfig, Target};
 use uts_sim::identity::Identities;
@@ -24,6 +25,9 @@ const BYTES: u64 = 1_500_000;
 /// A transfer takes less.
 const END: Time = Time::from_millis(60_000);
 const CLIENT: usize = 1;
+/// Bytes of a message that needs no order, and for how long behind a hand-off they are looked at.
+const MESSAGE_BYTES: usize = 1200;
+const MESSAGES_GO_ON: Duration = Duration::from_millis(1500);
 /// Milliseconds of a picture, since a hand-off began.
 const SHOWN_MS: core::ops::Range<f64> = -200.0..2000.0;
 
@@ -82,6 +86,59 @@ fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
         progress.closed
     );
     Ok(Passed { delivered, began })
+}
+
+/// Messages that need no order, as fast as they are taken, with a hand-off: each is handed over as
+/// it arrives.
+fn messages(began: Time, seed: u64) -> Result<Passed> {
+    let mut client = ConnectionConfig::default();
+    for property in ["preserveMsgBoundaries=require", "preserveOrder=prohibit"] {
+        client.requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
+    }
+    let path = PathConfig::both(PATH.parse().map_err(|error| anyhow!("{PATH}: {error}"))?);
+    let config = WorldConfig { path, seed, ..WorldConfig::default() };
+    let mut world = World::new(config, Identities::new()?)?;
+    let handle = world.connect(CLIENT, client)?;
+    let (mut flow, mut received) = (None, 0);
+    let mut delivered = vec![(Time::ZERO, 0)];
+    let changes = [(began, "loss=1"), (began + HAND_OFF, "loss=0"), (began + MESSAGES_GO_ON, "loss=0")];
+    for (until, change) in changes {
+        while let Some(happening) = world.next(until) {
+            let now = world.now();
+            let connection = world.connection(happening.node, happening.connection);
+            let connection = connection.context("the connection is gone")?;
+            match happening.event {
+                Event::Closed(reason) => return Err(anyhow!("{reason}")),
+                Event::Connected if happening.node == CLIENT => {
+                    flow = Some(connection.open_flow(FlowOptions::default())?);
+                }
+                Event::Readable(flow) => {
+                    while let Ok(Read::Message(data)) = connection.read(now, flow, 1 << 16) {
+                        received += data.len() as u64;
+                        delivered.push((now, received));
+                    }
+                }
+                _ => {}
+            }
+            if let Some(flow) = flow {
+                let sender = world.connection(CLIENT, handle).context("the connection is gone")?;
+                let message = || Bytes::from_static(&[7; MESSAGE_BYTES]);
+                while sender.send_message(now, flow, message(), MessageOptions::default()).is_ok() {}
+            }
+        }
+        world.set_path(Target::Both, change).map_err(|error| anyhow!("{change}: {error}"))?;
+    }
+    Ok(Passed { delivered, began })
+}
+
+/// Pauses in twenty runs of messages that need no order, with a hand-off in each.
+///
+/// # Errors
+/// The connection ends.
+pub fn pauses_of_messages() -> Result<Series> {
+    let pauses =
+        (0..TRIED).map(|n| Ok(messages(FIRST + STEP * n, u64::from(n) + 1)?.pause().as_secs_f64() * 1e3));
+    Ok(Series::from([("pause".into(), pauses.collect::<Result<_>>()?)]))
 }
 
 /// Pauses in twenty transfers, with a hand-off in each, and what one of them delivers around it.

@@ -147,7 +147,7 @@ impl Part {
 }
 
 impl Machine {
-    /// Delays from one probe to another, both on one side of the cable, in microseconds: of 1 byte, of
+    /// Delays from one probe to another on one side of the cable, in microseconds: of 1 byte, of
     /// 1400 bytes, or of an acknowledgement (`column` 0, 1, 2).
     pub fn delay(&self, from: usize, to: usize, column: usize) -> f64 {
         rows(from, to).map(|row| self.delays[row][column]).sum()

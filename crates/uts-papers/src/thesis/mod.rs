@@ -40,6 +40,7 @@ pub fn paper() -> Paper {
     let [tcp, no_error, _, neither] = Functions::ALL.map(|(_, functions)| functions);
     let units = vec![
         Unit::new("hand-off-uts", [], || hand_off::pauses(None)),
+        Unit::new("hand-off-messages", [], hand_off::pauses_of_messages),
         Unit::new("hand-off-tahoe", [], || hand_off::pauses(Some("tcp-tahoe"))),
         Unit::new("hand-off-reno", [], || hand_off::pauses(Some("tcp-reno"))),
         Unit::new("hand-off-newreno", [], || hand_off::pauses(Some("tcp-newreno"))),
