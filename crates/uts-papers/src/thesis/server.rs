@@ -81,7 +81,6 @@ struct Host {
     job: Option<(u64, Job)>,
     arrived: VecDeque<Packet>,
     queue: VecDeque<Packet>,
-    dropped: u32,
 }
 
 /// A transfer.
@@ -297,8 +296,6 @@ impl Run<'_> {
                 self.out.arrived += u32::from(side == RECEIVER);
                 if self.hosts[side].queue.len() < QUEUE_PACKETS {
                     self.hosts[side].queue.push_back(packet);
-                } else {
-                    self.hosts[side].dropped += 1;
                 }
             }
             Job::Receive(Packet::Ack(up_to)) => {
@@ -454,5 +451,41 @@ impl Transfer<'_> {
             ("acks", f64::from(out.acks)),
         ];
         Ok(values.into_iter().map(|(name, value)| (name.to_owned(), vec![value])).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machines::{I486, MIPS};
+    use super::*;
+
+    /// A single byte takes the sum of all parts, and the shortest frame on the cable.
+    #[test]
+    fn a_single_packet_takes_what_its_parts_do() {
+        for machine in [&I486, &MIPS] {
+            for (name, functions) in Functions::ALL {
+                let out = Transfer { file_bytes: 1, ..Transfer::of(machine, machine, functions) }.run();
+                let parts =
+                    [(1, 5), (7, 9), (11, 15), (17, 20)].map(|(from, to)| machine.part(from, to).of(1));
+                let own = machine.sending(functions).of(1) + machine.receiving(functions).of(1);
+                let expected = parts.iter().sum::<u64>() + own + 84 * NS_PER_BYTE;
+                let took = out.probes[RECEIVER].last().map(|(at, ..)| *at);
+                // Each part is rounded to a nanosecond.
+                assert!(
+                    took.is_some_and(|took| took.abs_diff(expected) <= 10),
+                    "{name}: {took:?} for {expected}"
+                );
+            }
+        }
+    }
+
+    /// A 486 is overrun without flow control, which alone brings acknowledgements.
+    #[test]
+    fn flow_control_alone_keeps_all_data() {
+        for (name, functions) in Functions::ALL {
+            let out = Transfer::of(&I486, &I486, functions).run();
+            assert_eq!(out.received == FILE_BYTES, functions.has_flow, "{name}: {} bytes", out.received);
+            assert_eq!(out.acks > 0, functions.has_flow, "{name}");
+        }
     }
 }
