@@ -1,6 +1,6 @@
 //! A world: one server, some clients, and one path that they all share.
 
-use crate::cost::{CostError, Costs, HostCounters};
+use crate::cost::{CostError, Costs, HostCounters, Work};
 use crate::host::Host;
 use crate::identity::Identities;
 use crate::network::{AppId, AttachError, Network};
@@ -155,6 +155,16 @@ impl World {
     /// A cost is out of range; then nothing is changed.
     pub fn set_costs(&mut self, node: NodeId, costs: Costs) -> Result<(), CostError> {
         self.network.set_costs(self.sides[usize::from(node == SERVER)], costs)
+    }
+
+    /// Keeps the work of a side of the path with costs, for [`World::take_work`].
+    pub fn keep_work(&mut self, node: NodeId) {
+        self.network.record_work(self.sides[usize::from(node == SERVER)]);
+    }
+
+    /// Work of a side of the path since this was last asked, in the order in which it ended.
+    pub fn take_work(&mut self, node: NodeId) -> Vec<Work> {
+        self.network.take_work(self.sides[usize::from(node == SERVER)])
     }
 
     /// Counters of a side of the path with costs.

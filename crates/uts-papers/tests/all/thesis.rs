@@ -6,7 +6,7 @@ use uts_papers::thesis::paper;
 
 #[test]
 fn the_paper_is_borne_out_and_repeats_to_the_byte() {
-    done::is_borne_out_and_repeats_to_the_byte(&paper(), 1);
+    done::is_borne_out_and_repeats_to_the_byte(&paper(), 15);
 }
 
 #[test]
