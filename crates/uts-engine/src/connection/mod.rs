@@ -205,6 +205,14 @@ impl Connection {
         self.ways.outbound.as_ref()?.may_send(self.parts.size.current() as u64)
     }
 
+    /// True if something shows that the path carries no more than this end sends: data waits for
+    /// congestion control, packets queue, or congestion loses some. False before that is known, and
+    /// while the application itself is the limit.
+    pub fn is_held_back(&self) -> bool {
+        let sending = self.ways.outbound.as_ref().and_then(|o| o.sending(self.parts.size.current() as u64));
+        sending.is_some_and(|sending| !sending.has_unused)
+    }
+
     /// The profile in use; `None` before the handshake is done.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.ways.outbound.as_ref()?;
