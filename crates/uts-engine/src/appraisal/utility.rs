@@ -344,6 +344,32 @@ mod tests {
         assert_eq!(Aim::of(&strict), Aim::InTime(Duration::from_millis(80)));
     }
 
+    /// What a receiver holds on purpose is no delay of the path, and is in time if it is there when
+    /// it is due.
+    #[test]
+    fn what_is_held_for_its_pace_is_judged_by_when_it_arrives() {
+        let ms = Duration::from_millis;
+        let r = Requirements { playout_delay: Some(ms(120)), ..Requirements::media(ms(200)) };
+        let offered = Some(Rate::from_bits_per_sec(4_000_000));
+        let score = |rtt_ms, delay: Option<u64>, late| {
+            let facts = crate::appraisal::testing::path(20, rtt_ms, 0.01, 1.0, 0.0);
+            let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
+            let profile = Profile::bare().with_named(Function::Congestion, "bbr").expect("it exists");
+            let fixed = uts_functions::library::by_name(Function::Playout, "fixed").expect("it exists");
+            let held = |delay| fixed.choice_with(&[("delay", delay), ("late", late)]).expect("in range");
+            let profile = delay.map_or(profile, |delay| profile.with(Function::Playout, held(delay)));
+            (judge.aim_here(), judge.score(&profile))
+        };
+        let ((aim, held), (_, plain)) = (score(40, Some(120), 0), score(40, None, 0));
+        assert_eq!(aim, Aim::InTime(ms(140)), "propagation, and the delay");
+        assert_eq!((held.in_time, held.delay), (plain.in_time, plain.delay));
+        assert!(held.in_time > 0.98 && held.prediction.handed_over_s().0 >= 0.12, "{held:?}");
+        assert_eq!(score(200, Some(120), 0).0, Aim::InTime(ms(200)), "the deadline comes first");
+        // What comes after a short delay is dropped, or handed over all the same.
+        let (dropped, kept) = (score(40, Some(1), 0).1, score(40, Some(1), 1).1);
+        assert!(dropped.in_time < kept.in_time && kept.in_time > 0.98, "{dropped:?}, {kept:?}");
+    }
+
     /// A window that random losses hold down is at times below what is sent in time, though its
     /// mean is not, and no queue of its own speaks against it: where that is a good part of the
     /// path, it is not worth more than what keeps its rate.
