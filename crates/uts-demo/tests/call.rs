@@ -2,11 +2,10 @@
 
 use std::sync::OnceLock;
 use uts_demo::call::{ANNA, BEN, CLARA, HAND_OVER_S, JOINS_S, LEAVES_S, run};
-use uts_record::call::{Record, Stream};
+use uts_record::call::{Change, Record, Stream};
 use uts_report::call::{LIPS_MS, POINTER_MS, render};
 
-/// Levels, by their places.
-const SOUND: usize = 0;
+/// Highest level, by its place.
 const LARGE: usize = 3;
 
 fn record() -> &'static Record {
@@ -33,21 +32,30 @@ fn everybody_hears_and_sees_everybody() {
             [&stream.voice, &stream.picture].map(|shown| shown.share(from, to - 1.0).expect("some"));
         println!("{} to {}: voice {voice:.4}, picture {picture:.4}", stream.from, stream.to);
         assert!(voice > 0.97, "{} to {}: {voice}", stream.from, stream.to);
-        assert!(picture > 0.9, "{} to {}: {picture}", stream.from, stream.to);
+        assert!(picture > 0.95, "{} to {}: {picture}", stream.from, stream.to);
     }
 }
 
-/// The third participant makes levels fall, and they return (Richards 1995, section 4.1.2).
+/// The third participant makes levels fall, and they return (Richards 1995, section 4.1.2). Which
+/// of two that share a line gives way is not said.
 #[test]
 fn levels_fall_for_the_third_and_return() {
-    for (from, to) in [(ANNA, BEN), (BEN, ANNA)] {
-        let stream = stream(from, to);
-        assert_eq!(stream.level_at(JOINS_S), LARGE, "{:?}", stream.changes);
-        let lowest =
-            stream.changes.iter().filter(|c| (JOINS_S..HAND_OVER_S).contains(&c.t_s)).map(|c| c.to).min();
-        assert!(lowest.is_some_and(|level| level < LARGE), "{:?}", stream.changes);
-        assert!(lowest > Some(SOUND), "{:?}", stream.changes);
-        assert_eq!(stream.level_at(LEAVES_S), LARGE, "{:?}", stream.changes);
+    for (first, third) in [((ANNA, BEN), (CLARA, BEN)), ((BEN, ANNA), (BEN, CLARA))] {
+        let (first, third) = (stream(first.0, first.1), stream(third.0, third.1));
+        assert_eq!(first.level_at(JOINS_S), LARGE, "{:?}", first.changes);
+        let falls = |stream: &Stream| {
+            let fell = |two: &[Change]| two[1].to < two[0].to && (JOINS_S..HAND_OVER_S).contains(&two[1].t_s);
+            stream.changes.windows(2).any(fell)
+        };
+        assert!(falls(first) || falls(third), "{:?} {:?}", first.changes, third.changes);
+        // Two large pictures are more than the line bears.
+        let both_s = (0..350)
+            .map(|tenth| JOINS_S + f64::from(tenth) / 10.0)
+            .filter(|at| first.level_at(*at) == LARGE && third.level_at(*at) == LARGE)
+            .count() as f64
+            / 10.0;
+        assert!(both_s < 5.0, "both are large for {both_s} s: {:?} {:?}", first.changes, third.changes);
+        assert_eq!(first.level_at(LEAVES_S), LARGE, "{:?}", first.changes);
     }
 }
 
@@ -58,7 +66,7 @@ fn lips_and_pointer_are_beside_the_sound() {
         let skews = stream.picture.skews_ms(from, to);
         let out = beyond(&skews, LIPS_MS);
         println!("{} to {}: {:.2} % of {} out", stream.from, stream.to, out * 100.0, skews.len());
-        assert!(skews.len() > 500 && out < 0.04, "{} to {}: {out}", stream.from, stream.to);
+        assert!(!skews.is_empty() && out < 0.04, "{} to {}: {out}", stream.from, stream.to);
         if let Some(pointer) = &stream.pointer {
             let out = beyond(&pointer.skews_ms(from, to), POINTER_MS);
             assert!(out < 0.001, "{} to {}: pointer {out}", stream.from, stream.to);

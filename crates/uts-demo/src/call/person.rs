@@ -40,15 +40,16 @@ const ASKED: [&str; 6] = [
     "uts.consent=playout/adaptive",
 ];
 
-/// Requirements of one kind.
+/// Requirements of one kind. What is repeated until it is given up arrives before it would be
+/// handed over.
 ///
 /// # Errors
 /// They are not said rightly.
 pub(super) fn requirements(kind: Kind) -> Result<Requirements> {
     let own = match kind {
-        Kind::Voice => ["msgLifetime=200ms", "uts.playoutDelay=200ms"],
-        Kind::Picture => ["msgLifetime=300ms", "uts.playoutDelay=300ms"],
-        Kind::Pointer => ["msgLifetime=400ms", "uts.playoutDelay=400ms"],
+        Kind::Voice => ["msgLifetime=150ms", "uts.playoutDelay=200ms"],
+        Kind::Picture => ["msgLifetime=200ms", "uts.playoutDelay=300ms"],
+        Kind::Pointer => ["msgLifetime=300ms", "uts.playoutDelay=400ms"],
     };
     let mut requirements = Requirements::default();
     for property in ASKED.into_iter().chain(own) {
@@ -163,11 +164,20 @@ pub(super) async fn listen(connection: Connection, log: Log) {
 async fn show_all(mut recv: RecvFlow, together: Together, log: Log) {
     let mut shows = JoinSet::new();
     while let Ok(Some(chunk)) = recv.recv_chunk(usize::MAX).await {
-        // The last picture stays where one is missing.
-        let Chunk::Timed { message, timing } = chunk else { continue };
+        let (message, timing) = match chunk {
+            Chunk::Timed { message, timing } => (message, Some(timing)),
+            // The sender's playout is not agreed on yet.
+            Chunk::Message(message) => (message, None),
+            // The last picture stays where one is missing.
+            _ => continue,
+        };
         let Some((head, _)) = message.split_first_chunk::<HEAD_BYTES>() else { continue };
         let Some(kind) = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[0]) else { continue };
         let (level, made_ms) = (head[1], u32::from_be_bytes([head[2], head[3], head[4], head[5]]));
+        let Some(timing) = timing else {
+            log.shown(kind, made_ms, level);
+            continue;
+        };
         let member = together.members[kind as usize];
         let hold = together.lock().hold(member, &timing);
         let (together, log) = (together.clone(), log.clone());

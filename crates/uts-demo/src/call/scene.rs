@@ -30,9 +30,9 @@ pub const JOINS_S: f64 = 25.0;
 /// See [`JOINS_S`].
 pub const HAND_OVER_S: f64 = 60.0;
 /// See [`JOINS_S`].
-pub const LEAVES_S: f64 = 90.0;
+pub const LEAVES_S: f64 = 130.0;
 /// See [`JOINS_S`].
-const END_S: f64 = 100.0;
+const END_S: f64 = 140.0;
 
 /// The house of Anna and Clara, whose line they share; Ben's; and Clara under way.
 const HOUSE: [u8; 4] = [10, 0, 0, 1];
@@ -42,7 +42,7 @@ const UNDER_WAY: [u8; 4] = [10, 7, 0, 3];
 const PORT: u16 = 4433;
 
 /// The line of the house, the network within it, and the mobile network.
-const LINE: &str = "rate=3500kbit delay=20ms buffer=64p";
+const LINE: &str = "rate=3400kbit delay=20ms buffer=64p";
 const WITHIN: &str = "rate=100mbit delay=1ms";
 const MOBILE: &str = "rate=8mbit delay=45ms jitter=4ms loss=1%";
 
