@@ -131,7 +131,7 @@ doctor: setup ## List the optional tools that are installed, and what each is fo
 
 clean: ## Remove everything that was built, and the demonstration's report
 	cargo clean
-	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found readers/target rivals/target rpc/target
+	rm -rf demo-out call-out regret-out bench/target bench/out fuzz/target fuzz/found readers/target rivals/target rpc/target
 
 setup:
 	@scripts/setup

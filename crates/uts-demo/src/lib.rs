@@ -1,4 +1,5 @@
-//! The demonstration: a file carried between two processes of `uts` over a path that changes.
+//! The demonstration: a file carried between two processes of `uts` over a path that changes. A
+//! second one is in [`call`]: a call of three in virtual time.
 //!
 //! [`run`] makes a file, starts the relay in this process, `uts serve` and `uts cp` as two others,
 //! follows what both say, and compares the file at both ends itself. Then as many bytes go by what
@@ -13,6 +14,7 @@
 )]
 
 mod beside;
+pub mod call;
 mod child;
 mod display;
 mod event;

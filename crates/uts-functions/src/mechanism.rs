@@ -135,7 +135,7 @@ pub struct Prediction {
     /// Share of the packets whose loss congestion control sees (repaired ones included unless it is
     /// told otherwise).
     pub loss_seen: f64,
-    /// Mean one-way delay that a message meets beyond propagation, in seconds.
+    /// Mean one-way delay that a message meets beyond propagation until it has arrived, in seconds.
     pub delay_s: f64,
     /// The same for the slowest percent.
     pub delay_p99_s: f64,
@@ -143,8 +143,20 @@ pub struct Prediction {
     pub repaired: Later,
     /// Data that a repeat brings later. Its delay is part of the delays above.
     pub repeated: Later,
+    /// Time that the receiver holds what has arrived, to hand it over in its pace. It is no part of
+    /// the delays above. `None` = it is handed over as it comes.
+    pub held: Option<Held>,
     /// Processing at both ends per packet, in nanoseconds.
     pub cpu_ns: f64,
+}
+
+/// Instants, in seconds beyond propagation, that matter to what a receiver holds on purpose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// When a message is handed over, usually.
+    pub until_s: f64,
+    /// What arrives after this is dropped; `None` = it is handed over all the same.
+    pub late_s: Option<f64>,
 }
 
 /// A share of the data that comes later than the rest.
@@ -188,8 +200,16 @@ impl Prediction {
             delay_p99_s: queueing_s,
             repaired: Later::default(),
             repeated: Later::default(),
+            held: None,
             cpu_ns: 0.0,
         }
+    }
+
+    /// Time beyond propagation after which the application has a message, in seconds: on average,
+    /// and of the slowest percent. What is held for its pace comes no earlier.
+    pub fn handed_over_s(&self) -> (f64, f64) {
+        let earliest_s = self.held.map_or(0.0, |held| held.until_s);
+        (self.delay_s.max(earliest_s), self.delay_p99_s.max(earliest_s))
     }
 
     /// A share of the data comes later: says so of the delays of all.

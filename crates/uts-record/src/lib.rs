@@ -2,7 +2,7 @@
 //!
 //! An experiment leaves a [`directory`] with its [`plan`], a file for each [`run`], tables of
 //! [`samples`] beside it, and the [`measures`] of all runs. docs/lab.md describes it. A [`demo`]
-//! leaves one file.
+//! leaves one file, and so does that of a [`call`].
 //!
 //! * [`merge`](mod@merge): the results of several directories in one.
 //! * [`reproduction`]: the results of a paper's reproduction.
@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod compressed;
 mod csv_text;
 pub mod demo;

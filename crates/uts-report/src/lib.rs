@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 mod charts;
 pub mod experiment;
 mod page;

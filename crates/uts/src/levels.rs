@@ -124,6 +124,8 @@ pub struct Look {
     pub packet_bytes: u64,
     /// Bytes that were handed over and are not acknowledged.
     pub waiting_bytes: u64,
+    /// Something shows that the path carries no more than is sent.
+    pub is_held_back: bool,
 }
 
 impl Look {
@@ -137,6 +139,7 @@ impl Look {
             lost_bytes: stats.bytes_given_up,
             expired: stats.messages_expired,
             waiting_bytes: connection.undelivered_bytes(),
+            is_held_back: connection.is_held_back(),
             packet_bytes: if facts.payload_bytes > 0.0 {
                 facts.payload_bytes as u64
             } else {
@@ -286,14 +289,12 @@ impl Levels {
     }
 
     /// True if the next level can be tried: the path is known to carry it, or it has not been tried
-    /// how much it carries. For a rate that is told is hardly more than what is sent, where nothing
-    /// shows the limit ([`Connection::want_rate`]).
+    /// how much it carries.
     fn has_room(&self, may_send: Rate, seen: &Seen) -> bool {
         let Some(next) = self.all.get(self.now + 1).filter(|_| self.now < self.most) else { return false };
         let is_known = may_send >= next.rate.mul_f64(self.cost * MARGIN);
-        let is_untried = may_send <= seen.sent.mul_f64(UNTRIED);
         let is_used = seen.offered >= self.level().rate.mul_f64(USED);
-        is_used && (is_known || is_untried) && seen.loss <= next.loss
+        is_used && (is_known || !seen.is_held_back) && seen.loss <= next.loss
     }
 
     /// Figures of the last while; `None` while its looks are of too short a time.
@@ -310,10 +311,12 @@ impl Levels {
         let waiting = last.waiting_bytes.saturating_sub(first.waiting_bytes);
         let offered = data.saturating_add(expired).saturating_add(waiting);
         let sent = last.sent_bytes.saturating_sub(first.sent_bytes);
+        // A picture waits for its pace now and then.
+        let held_back = self.looks.iter().filter(|(_, look)| look.is_held_back).count();
+        let is_held_back = held_back * 2 > self.looks.len();
         let cost = (data >= COST_BYTES_MIN).then(|| (sent as f64 / data as f64).clamp(1.0, COST_MAX));
         let loss = lost as f64 / data.saturating_add(expired).max(1) as f64;
-        let [offered, sent] = [offered, sent].map(|bytes| Rate::from_delivery(bytes, passed));
-        Some(Seen { offered, sent, loss, cost })
+        Some(Seen { offered: Rate::from_delivery(offered, passed), is_held_back, loss, cost })
     }
 }
 
@@ -321,8 +324,8 @@ impl Levels {
 struct Seen {
     /// Rate of what the application hands over.
     offered: Rate,
-    /// Rate of UDP payload that was sent.
-    sent: Rate,
+    /// Most of the time something has shown that the path carries no more.
+    is_held_back: bool,
     /// Share of the application's data that was lost.
     loss: f64,
     /// Bytes that left for each of its bytes, where enough did.
@@ -397,10 +400,6 @@ const LASTS: u32 = 8;
 const MARGIN: f64 = 1.1;
 const SHARE: f64 = 0.9;
 
-/// A rate that is told is at most so many times what is sent where nothing shows the limit of the
-/// path: twice, as the rate was seen at its most.
-const UNTRIED: f64 = 2.4;
-
 /// Share of its level's rate that an application sends from which the path is known to carry it.
 const USED: f64 = 0.5;
 
@@ -435,7 +434,7 @@ mod tests {
             Path { levels: levels(), at: Time::ZERO, look: Look::default(), changes: Vec::new() }
         }
 
-        /// Goes on for so many seconds; a hint is never more than twice what is sent.
+        /// Goes on for so many seconds. A hint is twice what is sent where nothing shows the limit.
         fn pass(&mut self, seconds: u64, carries: Rate, loss: f64) {
             for _ in 0..seconds * 10 {
                 self.at += EVERY;
@@ -445,6 +444,7 @@ mod tests {
                 self.look.data_bytes += bytes;
                 self.look.lost_bytes += (bytes as f64 * loss) as u64;
                 self.look.may_send = Some(carries.min(rate.mul_f64(2.2)));
+                self.look.is_held_back = carries < rate.mul_f64(1.1);
                 if let Some(change) = self.levels.on_look(self.at, self.look) {
                     self.changes.push((self.at.as_nanos() / 1_000_000, change));
                 }
@@ -572,6 +572,7 @@ mod tests {
                     lost_bytes: any(),
                     expired: any(),
                     packet_bytes: any(),
+                    is_held_back: any() % 2 == 0,
                 };
                 if any() % 50 == 0 {
                     levels.wish(any() as usize);

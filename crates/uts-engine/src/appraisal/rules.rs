@@ -127,7 +127,7 @@ pub(crate) fn is_known(facts: &PathFacts) -> bool {
 /// True if data that is lost once would, when repeated, come after the deadline on this path: the
 /// loss is noticed after about a round trip, and the repeat takes half of one (S-29).
 pub(crate) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
-    let Some(deadline) = requirements.deadline() else { return false };
+    let Some(deadline) = requirements.deadline_on(facts.rtt_min / 2) else { return false };
     is_known(facts) && deadline < facts.rtt_min + facts.rtt_min / 2
 }
 

@@ -48,12 +48,29 @@ impl Aim {
         if let Some(deadline) = requirements.deadline() {
             return Aim::InTime(deadline);
         }
+        if let Some(delay) = requirements.playout_delay {
+            return Aim::InTime(delay);
+        }
         match requirements.conn_capacity_profile {
             CapacityProfile::LowLatencyInteractive => Aim::InTime(INTERACTIVE_DELAY),
             CapacityProfile::LowLatencyNonInteractive | CapacityProfile::ConstantRate => {
                 Aim::InTime(OTHER_DELAY)
             }
             _ => Aim::Throughput,
+        }
+    }
+
+    /// Aim on a path. What is handed over in its pace is in time if it has arrived by then. Each
+    /// answer of a dialogue is waited for, so that it goes on late by as much as any packet is: it
+    /// is to arrive before a repeat could.
+    pub fn on(self, requirements: &Requirements, facts: &PathFacts) -> Aim {
+        let one_way = facts.rtt_min / 2;
+        match self {
+            Aim::InTime(most) if requirements.is_dialogue() => {
+                Aim::InTime(one_way + one_way.clamp(PROMPT_MIN, most))
+            }
+            Aim::InTime(most) => Aim::InTime(requirements.deadline_on(one_way).unwrap_or(most)),
+            Aim::Throughput => Aim::Throughput,
         }
     }
 }
@@ -72,7 +89,7 @@ pub struct Score {
     pub slow: f64,
     /// So little is sent that it is no load for the path.
     pub is_light: bool,
-    /// Mean time one way.
+    /// Mean time one way until it has arrived.
     pub delay: Duration,
     /// The prediction.
     pub prediction: Prediction,
@@ -131,16 +148,9 @@ impl Judge<'_> {
         }
     }
 
-    /// The aim on this path. Each answer of a dialogue is waited for, so that it goes on late by as
-    /// much as any packet is: it is to arrive before a repeat could.
+    /// The aim on this path.
     pub fn aim_here(&self) -> Aim {
-        match self.aim {
-            Aim::InTime(most) if self.requirements.is_dialogue() => {
-                let one_way = self.facts.rtt_min / 2;
-                Aim::InTime(one_way + one_way.clamp(PROMPT_MIN, most))
-            }
-            aim => aim,
-        }
+        self.aim.on(self.requirements, self.facts)
     }
 
     /// True if so little is sent that it is no load for the path.
@@ -179,7 +189,8 @@ impl Judge<'_> {
         let overhead = if self.is_light(p) { LIGHT_PART * OVERHEAD_WEIGHT } else { OVERHEAD_WEIGHT };
         let jitter = self.requirements.max_jitter.map_or(0.0, |max| {
             let max_s = max.as_secs_f64().max(1e-6);
-            (((p.delay_p99_s - p.delay_s) - max_s) / max_s).clamp(0.0, 1.0)
+            let (mean_s, p99_s) = p.handed_over_s();
+            (((p99_s - mean_s) - max_s) / max_s).clamp(0.0, 1.0)
         });
         let short = self.weight(Quality::Reliability) * p.loss
             + self.weight(Quality::Delay) * late
@@ -200,10 +211,12 @@ impl Judge<'_> {
     }
 }
 
-/// Share of the data (0 to 1) that arrives within a deadline from `send` to `receive`.
+/// Share of the data (0 to 1) that arrives within a deadline from `send` to `receive`, and before
+/// its receiver has no more use for it.
 pub(crate) fn share_in_time(p: &Prediction, facts: &PathFacts, deadline: Duration) -> f64 {
-    let propagation_s = facts.rtt_min.as_secs_f64() / 2.0;
-    (1.0 - p.loss) * on_time(p, deadline.as_secs_f64() - propagation_s)
+    let left_s = deadline.as_secs_f64() - facts.rtt_min.as_secs_f64() / 2.0;
+    let late_s = p.held.and_then(|held| held.late_s).unwrap_or(f64::INFINITY);
+    (1.0 - p.loss) * on_time(p, left_s.min(late_s))
 }
 
 /// Share of what arrives that takes no longer than `left_s` beyond propagation: of what comes at
@@ -329,6 +342,32 @@ mod tests {
         assert_eq!(Aim::of(&media), Aim::InTime(Duration::from_millis(200)));
         let strict = Requirements { max_delay: Some(Duration::from_millis(80)), ..media };
         assert_eq!(Aim::of(&strict), Aim::InTime(Duration::from_millis(80)));
+    }
+
+    /// What a receiver holds on purpose is no delay of the path, and is in time if it is there when
+    /// it is due.
+    #[test]
+    fn what_is_held_for_its_pace_is_judged_by_when_it_arrives() {
+        let ms = Duration::from_millis;
+        let r = Requirements { playout_delay: Some(ms(120)), ..Requirements::media(ms(200)) };
+        let offered = Some(Rate::from_bits_per_sec(4_000_000));
+        let score = |rtt_ms, delay: Option<u64>, late| {
+            let facts = crate::appraisal::testing::path(20, rtt_ms, 0.01, 1.0, 0.0);
+            let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
+            let profile = Profile::bare().with_named(Function::Congestion, "bbr").expect("it exists");
+            let fixed = uts_functions::library::by_name(Function::Playout, "fixed").expect("it exists");
+            let held = |delay| fixed.choice_with(&[("delay", delay), ("late", late)]).expect("in range");
+            let profile = delay.map_or(profile, |delay| profile.with(Function::Playout, held(delay)));
+            (judge.aim_here(), judge.score(&profile))
+        };
+        let ((aim, held), (_, plain)) = (score(40, Some(120), 0), score(40, None, 0));
+        assert_eq!(aim, Aim::InTime(ms(140)), "propagation, and the delay");
+        assert_eq!((held.in_time, held.delay), (plain.in_time, plain.delay));
+        assert!(held.in_time > 0.98 && held.prediction.handed_over_s().0 >= 0.12, "{held:?}");
+        assert_eq!(score(200, Some(120), 0).0, Aim::InTime(ms(200)), "the deadline comes first");
+        // What comes after a short delay is dropped, or handed over all the same.
+        let (dropped, kept) = (score(40, Some(1), 0).1, score(40, Some(1), 1).1);
+        assert!(dropped.in_time < kept.in_time && kept.in_time > 0.98, "{dropped:?}, {kept:?}");
     }
 
     /// A window that random losses hold down is at times below what is sent in time, though its

@@ -266,6 +266,15 @@ impl Connection {
         open.ways.outbound.may_send(open.parts.size.current() as u64)
     }
 
+    /// True if something shows that the path carries no more than this end sends: data waits for
+    /// congestion control, packets queue, or congestion loses some. False before that is known, and
+    /// while the application itself is the limit.
+    pub fn is_held_back(&self) -> bool {
+        let Some(open) = self.open() else { return false };
+        let sending = open.ways.outbound.sending(open.parts.size.current() as u64);
+        sending.is_some_and(|sending| !sending.has_unused)
+    }
+
     /// The profile in use; `None` before the handshake is done.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         Some(self.open()?.profile_of(direction, 0))

@@ -296,7 +296,9 @@ impl Requirements {
 
     /// True if the application asks and waits for answers, without a deadline of its own.
     pub(crate) fn is_dialogue(&self) -> bool {
-        self.deadline().is_none() && self.conn_capacity_profile == CapacityProfile::LowLatencyInteractive
+        self.deadline().is_none()
+            && self.playout_delay.is_none()
+            && self.conn_capacity_profile == CapacityProfile::LowLatencyInteractive
     }
 
     /// Sets a property from text, as on a command line.
@@ -392,6 +394,13 @@ impl Requirements {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// The same on a path that takes so long one way. What is handed over in its pace is late, too,
+    /// if it arrives after the instant at which it would be (`uts.playoutDelay`).
+    pub fn deadline_on(&self, one_way: Duration) -> Option<Duration> {
+        let handed_over = self.playout_delay.map(|delay| one_way + delay);
+        self.deadline().into_iter().chain(handed_over).min()
     }
 
     /// True if the application is ready to give this quality up.

@@ -58,7 +58,7 @@ pub struct Timeliness {
     pub in_time: f64,
     /// The most that any profile which the requirements permit is predicted to bring by then.
     pub in_time_best: f64,
-    /// Mean time one way that is predicted, propagation included.
+    /// Mean time one way that is predicted until data has arrived, propagation included.
     pub delay: Duration,
     /// Time one way of the path alone.
     pub propagation: Duration,
@@ -110,7 +110,9 @@ fn timeliness(
     selection: &Selection,
     lines: &[Line],
 ) -> Option<Timeliness> {
-    let deadline = requirements.deadline().filter(|_| crate::appraisal::rules::is_known(facts))?;
+    let propagation = facts.rtt_min / 2;
+    let deadline = requirements.deadline_on(propagation);
+    let deadline = deadline.filter(|_| crate::appraisal::rules::is_known(facts))?;
     // As the table has it: of a sender that fills the path.
     let share = |prediction: &Prediction| share_in_time(prediction, facts, deadline);
     let profile = &selection.profile;
@@ -118,8 +120,8 @@ fn timeliness(
     let others = candidates(requirements, facts, local, profile, profile);
     let in_time_best =
         others.iter().map(|other| share(&super::forecast(other, facts))).fold(in_time, f64::max);
-    let propagation = facts.rtt_min / 2;
-    let slowest = lines.iter().max_by(|a, b| a.delay_s.total_cmp(&b.delay_s));
+    let on_the_way = lines.iter().filter(|line| line.function != Function::Playout);
+    let slowest = on_the_way.max_by(|a, b| a.delay_s.total_cmp(&b.delay_s));
     Some(Timeliness {
         deadline,
         in_time,
@@ -156,7 +158,7 @@ pub fn explain(
                 alternatives: reason.map_or_else(Vec::new, |r| r.alternatives.clone()),
                 header_bytes: after.header_bytes - before.header_bytes,
                 cpu_ns: after.cpu_ns - before.cpu_ns,
-                delay_s: after.delay_s - before.delay_s,
+                delay_s: after.handed_over_s().0 - before.handed_over_s().0,
             };
             before = after;
             line
@@ -193,7 +195,7 @@ impl Explanation {
     /// known.
     pub fn delay(&self) -> Option<Duration> {
         let known = crate::appraisal::rules::is_known(&self.facts);
-        let promised = self.facts.rtt_min.as_secs_f64() / 2.0 + self.selection.prediction.delay_s;
+        let promised = self.facts.rtt_min.as_secs_f64() / 2.0 + self.selection.prediction.handed_over_s().0;
         Duration::try_from_secs_f64(promised).ok().filter(|_| known)
     }
 
@@ -291,7 +293,7 @@ impl fmt::Display for Explanation {
             p.utilisation * 100.0,
             p.expansion,
             p.loss * 100.0,
-            self.facts.rtt_min.as_secs_f64() * 500.0 + p.delay_p99_s * 1e3
+            self.facts.rtt_min.as_secs_f64() * 500.0 + p.handed_over_s().1 * 1e3
         )?;
         match &self.timeliness {
             Some(timely) if timely.is_missed() => writeln!(f, "missed        {timely}"),

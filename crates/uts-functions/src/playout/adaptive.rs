@@ -5,7 +5,7 @@
 //! "Adaptive playout mechanisms for packetized audio applications in wide-area networks", 1994).
 
 use super::fixed::LATE;
-use super::{DELAY_MAX_MS, Playout, Spread, predict_delay};
+use super::{DELAY_MAX_MS, Playout, Spread, predict_held};
 use crate::facts::PathFacts;
 use crate::function::Function;
 use crate::mechanism::{
@@ -77,7 +77,10 @@ impl Adaptive {
             within: Some(within),
             ..Facts::PLAIN
         },
-        predict: |params, facts, p| predict_delay(guess(params, facts), p),
+        predict: |params, facts, p| {
+            let longest = millis(params.get(1)).max(millis(params.get(0)));
+            predict_held(guess(params, facts), longest, params.get(3) == 1, p);
+        },
     };
 
     /// Builds it.

@@ -1,7 +1,7 @@
 //! A fixed playout delay: each message is handed over so long after it was made, beyond the
 //! quickest way (SRT's TSBPD, draft-sharabayko-srt section 4.5).
 
-use super::{DELAY_MAX_MS, Playout, Spread, predict_delay};
+use super::{DELAY_MAX_MS, Playout, Spread, predict_held};
 use crate::function::Function;
 use crate::mechanism::{
     Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit, millis,
@@ -56,7 +56,10 @@ impl Fixed {
             within: Some(within),
             ..Facts::PLAIN
         },
-        predict: |params, _, p| predict_delay(millis(params.get(0)), p),
+        predict: |params, _, p| {
+            let delay = millis(params.get(0));
+            predict_held(delay, delay, params.get(1) == 1, p);
+        },
     };
 
     /// Builds it.

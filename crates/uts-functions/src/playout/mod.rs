@@ -5,7 +5,7 @@
 //! what has arrived of a flow and waits for its time ([`Buffer`], with the [`Spread`] of its
 //! delays). A mechanism says how long after it was made a message is handed over.
 
-use crate::mechanism::{Described, Prediction};
+use crate::mechanism::{Described, Held, Prediction};
 use crate::registry;
 use auto_impl::auto_impl;
 use core::time::Duration;
@@ -53,10 +53,11 @@ registry! {
 /// The longest delay that may be asked for, in milliseconds.
 const DELAY_MAX_MS: u32 = 10_000;
 
-/// Adds a delay: nothing comes earlier.
-fn predict_delay(delay: Duration, p: &mut Prediction) {
-    p.delay_s = p.delay_s.max(delay.as_secs_f64());
-    p.delay_p99_s = p.delay_p99_s.max(p.delay_s);
+/// Holds messages until `usual` has passed since they were made, beyond the quickest way, and drops
+/// what comes after `longest`, unless that is kept.
+fn predict_held(usual: Duration, longest: Duration, keeps_late: bool, p: &mut Prediction) {
+    let late_s = (!keeps_late).then_some(longest.as_secs_f64());
+    p.held = Some(Held { until_s: usual.as_secs_f64(), late_s });
     // The frame with the media time.
     p.header_bytes += 9.0;
     p.cpu_ns += 200.0;

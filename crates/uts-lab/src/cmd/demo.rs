@@ -1,9 +1,10 @@
 //! `uts-lab demo`.
 
+mod call;
 mod tcp;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use uts_demo::{Against, DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
@@ -19,7 +20,10 @@ use uts_end::signals;
 /// if the file differs at the two ends, or if no exchange of mechanisms followed a change of the
 /// path.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// File to carry, instead of a pseudo-random one
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<PathBuf>,
@@ -51,6 +55,12 @@ pub struct Arguments {
     patience: u32,
 }
 
+/// Another demonstration.
+#[derive(Debug, Subcommand)]
+enum Other {
+    Call(call::Arguments),
+}
+
 /// The other side of a comparison.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Compared {
@@ -65,6 +75,9 @@ enum Compared {
 /// # Errors
 /// See [`uts_demo::run`].
 pub fn run(arguments: Arguments) -> Result<()> {
+    if let Some(Other::Call(arguments)) = arguments.other {
+        return call::run(&arguments);
+    }
     let stop = signals::end_flag().context("cannot catch signals")?;
     let uts = match arguments.uts {
         Some(uts) => uts,

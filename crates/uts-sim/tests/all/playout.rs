@@ -4,7 +4,8 @@
 use crate::one_client::{CLIENT, OneClient, SERVER, with};
 use core::time::Duration;
 use uts_engine::{
-    ConnectionConfig, Direction, Event, FlowId, FlowOptions, Made, MessageOptions, Read, ReadError, Timing,
+    ConnectionConfig, Direction, Event, ExchangeEvent, FlowId, FlowOptions, Made, MessageOptions, Read,
+    ReadError, Timing,
 };
 use uts_functions::{Function, Time};
 
@@ -29,6 +30,8 @@ struct Stream {
     next_at: Time,
     bytes: usize,
     ended: Option<Time>,
+    /// What was expected of exchanges that the sender asked for, and when.
+    expected: Vec<(Time, String)>,
 }
 
 fn config(properties: &[&str]) -> ConnectionConfig {
@@ -40,8 +43,17 @@ impl Stream {
         let clean = "rate=20mbit delay=20ms";
         let ends = OneClient::connected(clean, config(client), config(&[]), seed);
         let (next_at, made, played) = (ends.world.now(), Vec::new(), Vec::new());
-        let mut stream =
-            Stream { ends, flow: FlowId(0), made, played, missing: 0, next_at, bytes: 160, ended: None };
+        let mut stream = Stream {
+            ends,
+            flow: FlowId(0),
+            made,
+            played,
+            missing: 0,
+            next_at,
+            bytes: 160,
+            ended: None,
+            expected: Vec::new(),
+        };
         stream.ends.set_path(path);
         stream.flow = stream.ends.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
         stream
@@ -96,6 +108,11 @@ impl Stream {
             match self.ends.next(self.next_at.min(until)) {
                 Some(happening) => match happening.event {
                     Event::Readable(_) if happening.node == SERVER => self.read(),
+                    Event::Exchange(step) if happening.node == CLIENT => {
+                        if let ExchangeEvent::Requested { expects, .. } = *step {
+                            self.expected.push((self.ends.world.now(), expects));
+                        }
+                    }
                     Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
                     _ => {}
                 },
@@ -305,4 +322,32 @@ fn a_stream_of_bytes_has_no_playout() {
     for bad in ["0", "11s", "-1", "soon"] {
         assert!(requirements.set("uts.playoutDelay", bad).is_err(), "{bad}");
     }
+}
+
+/// Time for which the receiver holds messages on purpose is none of the path's: what is expected to
+/// be in time is what is there when it is due (selection.md A-17).
+#[test]
+fn what_waits_for_its_time_is_expected_in_time() {
+    let asked = [&with_delay("uts.playoutDelay=120ms")[..], &["msgLifetime=200ms"]].concat();
+    let mut told = 0;
+    for (one_way_ms, loss, seed) in [(60.0, "3%", 3), (60.0, "5%", 1), (60.0, "2%", 4)] {
+        let path = format!("rate=20mbit delay={one_way_ms}ms loss={loss}");
+        let mut stream = Stream::new(&path, &asked, seed);
+        stream.run(Duration::from_secs(60), |_| Duration::ZERO);
+        for (at, expects) in &stream.expected {
+            // `within 140 ms 96.83 -> 99.70 %, delay 20.9 -> 20.9 ms`.
+            let Some(words) = expects.strip_prefix("within ") else { continue };
+            let figures: Vec<f64> = words.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let (within_ms, to) = (figures[0], figures[2]);
+            let due_ms: f64 = f64::min(one_way_ms + 120.0, 200.0);
+            assert!((within_ms - due_ms).abs() < 3.0, "{path}: {expects}");
+            let made = stream.made.iter().filter(|made| *made > at).count();
+            let came = stream.played.iter().filter(|played| played.made > *at).count();
+            let measured = came as f64 / made as f64 * 100.0;
+            println!("{path}: {at:?}: {expects}; {measured:.2} % in time from then on");
+            assert!(made < 500 || (measured - to).abs() < 2.0, "{path}: {expects}; measured {measured:.2}");
+            told += 1;
+        }
+    }
+    assert!(told >= 3, "{told} exchanges");
 }

@@ -146,7 +146,7 @@ impl Ways {
     /// True if data that waits here would arrive too late, were it to leave at the rate that the
     /// path delivers.
     fn is_late(&self, aim: Aim, facts: &PathFacts) -> bool {
-        let Aim::InTime(deadline) = aim else { return false };
+        let Aim::InTime(deadline) = aim.on(&self.config.requirements, facts) else { return false };
         if facts.capacity == Rate::default() {
             return false;
         }
