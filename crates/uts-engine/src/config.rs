@@ -1,6 +1,7 @@
 //! Settings of an endpoint and its connections. Every bound has its reason beside it.
 
 use crate::endpoint::Worker;
+use crate::probe::Probes;
 use crate::requirements::Requirements;
 use crate::selector::Library;
 use core::fmt;
@@ -112,6 +113,8 @@ pub struct EndpointConfig {
     ///
     /// [`Endpoint::next_early`]: crate::Endpoint::next_early
     pub takes_early: bool,
+    /// Told of the points that packets pass; by default nobody is.
+    pub probes: Probes,
 }
 
 impl fmt::Debug for EndpointConfig {
@@ -149,6 +152,7 @@ impl Default for EndpointConfig {
             secret: [0; 32],
             worker: None,
             takes_early: false,
+            probes: Probes::default(),
         }
     }
 }

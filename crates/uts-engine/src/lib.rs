@@ -14,7 +14,8 @@
 //!   have frames of their own;
 //! * `consent`: what an end agrees to when its peer asks;
 //! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
-//! * [`endpoint`]: many connections behind one address.
+//! * [`endpoint`]: many connections behind one address;
+//! * [`probe`]: the points that a packet passes, for those who measure where its time goes.
 #![forbid(unsafe_code)]
 
 pub(crate) mod appraisal;
@@ -27,6 +28,7 @@ pub mod event;
 pub mod exchange;
 pub mod named;
 pub mod policy;
+pub mod probe;
 pub mod requirements;
 pub mod selector;
 pub mod sync;
@@ -48,5 +50,6 @@ pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
+pub use probe::{Passage, Point, ProbeSink, Probes};
 pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};
 pub use uts_wire::library::Ticket;

@@ -8,6 +8,7 @@
 //! * [`transports`]: what there is to compare.
 //! * [`control`]: changing a path while it runs.
 //! * [`doctor`]: what this machine permits.
+//! * [`probes`]: where the time of a packet goes.
 //! * [`program`]: all of it as commands.
 //!
 //! `uts-record` writes and reads the results. `uts-report` makes pages of them. `uts-demo` is the
@@ -28,6 +29,7 @@ mod disk;
 pub mod doctor;
 pub mod experiment;
 mod names;
+pub mod probes;
 pub mod program;
 pub mod progress;
 pub mod runner;

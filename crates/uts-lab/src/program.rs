@@ -26,6 +26,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "as above")]
     Doctor(cmd::doctor::Arguments),
     #[allow(missing_docs, reason = "as above")]
+    Probes(cmd::probes::Arguments),
+    #[allow(missing_docs, reason = "as above")]
     Relay(cmd::relay::Arguments),
     #[allow(missing_docs, reason = "as above")]
     Router(cmd::router::Arguments),
@@ -70,6 +72,7 @@ fn carry_out(command: Command) -> Result<u8> {
         Command::Router(arguments) => return cmd::router::run(arguments),
         Command::List(arguments) => cmd::list::run(&arguments),
         Command::Report(arguments) => cmd::report::run(arguments),
+        Command::Probes(arguments) => cmd::probes::run(&arguments),
         Command::Set(arguments) => cmd::set::run(&arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
         Command::Demo(arguments) => cmd::demo::run(arguments),

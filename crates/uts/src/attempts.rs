@@ -17,7 +17,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig};
+use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig, Probes};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within
 /// this time: what the kernel says is not authenticated, and a server may be starting.
@@ -174,7 +174,7 @@ impl Target<'_> {
                 shared.retain();
                 shared.clone()
             }
-            None => own_socket(self.carrier, addr, self.options.spin)
+            None => own_socket(self.carrier, addr, self.options.spin, self.options.probes.clone())
                 .map_err(|source| ConnectError::Socket { addr, source })?,
         };
         if let Some(dir) = &self.options.qlog
@@ -239,10 +239,11 @@ impl Target<'_> {
 }
 
 /// A socket for one peer; its connection needs no id to be told from others.
-fn own_socket(carrier: Host, peer: SocketAddr, spin: Duration) -> io::Result<Arc<Shared>> {
+fn own_socket(carrier: Host, peer: SocketAddr, spin: Duration, probes: Probes) -> io::Result<Arc<Shared>> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let config = EndpointConfig { cid_bytes: 0, secret: random_bytes()?, ..EndpointConfig::default() };
+    let secret = random_bytes()?;
+    let config = EndpointConfig { cid_bytes: 0, secret, probes, ..EndpointConfig::default() };
     Shared::start(carrier, SocketAddr::new(any, 0), Some(peer), config, spin)
 }
 

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use uts_engine::requirements::Requirements;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Probes, Tried, seconds};
 use uts_units::printable;
 
 /// Words of C libraries for `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
@@ -71,6 +71,9 @@ pub struct ConnectOptions {
     pub key_exchange: KeyExchange,
     /// A request that travels with the first flight: [`ConnectOptions::early`].
     pub early: Option<Early>,
+    /// Told of the points that packets pass ([`ProbeLog`](crate::ProbeLog)); by default nobody is,
+    /// which costs nothing. Applies if the connection has a socket of its own ([`connect`]).
+    pub probes: Probes,
 }
 
 impl ConnectOptions {
@@ -86,6 +89,7 @@ impl ConnectOptions {
             key_log: false,
             key_exchange: KeyExchange::default(),
             early: None,
+            probes: Probes::default(),
         }
     }
 

@@ -66,6 +66,7 @@ pub mod levels;
 mod listener;
 mod machine;
 pub mod moves;
+mod probe;
 pub mod race;
 mod roaming;
 mod services;
@@ -92,6 +93,7 @@ pub use flow::{Chunk, ExpeditedFlow, Flow, ReadError, RecvFlow, SendFlow, Stoppe
 pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
+pub use probe::ProbeLog;
 pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
 pub use ssh_keys::SshPublicKey;
 pub use stats::Stats;
@@ -106,8 +108,8 @@ pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, EARLY_BYTES_MAX, EarlyError, ExchangeError,
-    ExchangeEvent, FlowError, FlowId, FlowOptions, Made, MediaTime, MessageBatch, MessageOptions,
-    PlayoutFigures, Timing, TraceKind, TraceRow, Tried, UnevenMessages,
+    ExchangeEvent, FlowError, FlowId, FlowOptions, Made, MediaTime, MessageBatch, MessageOptions, Passage,
+    PlayoutFigures, Point, ProbeSink, Probes, Timing, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

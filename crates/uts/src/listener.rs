@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use uts_engine::requirements::Requirements;
-use uts_engine::{ConnectionConfig, EndpointConfig, WORKERS_MAX, Worker};
+use uts_engine::{ConnectionConfig, EndpointConfig, Probes, WORKERS_MAX, Worker};
 
 /// Of all places, one in so many is for clients with known keys.
 const PART_OF_KEYS: usize = 8;
@@ -86,6 +86,9 @@ pub struct ServerOptions {
     pub key_log: bool,
     /// Way in which secrets are agreed on with clients.
     pub key_exchange: KeyExchange,
+    /// Told of the points that packets pass ([`ProbeLog`](crate::ProbeLog)); by default nobody is,
+    /// which costs nothing.
+    pub probes: Probes,
     early: bool,
     on_refused: Option<OnRefused>,
 }
@@ -108,6 +111,7 @@ impl ServerOptions {
             qlog: None,
             key_log: false,
             key_exchange: KeyExchange::default(),
+            probes: Probes::default(),
             early: false,
             on_refused: None,
         }
@@ -337,6 +341,7 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             takes_early: options.early,
             memory_bytes_max: options.memory_bytes_max,
+            probes: options.probes.clone(),
             ..EndpointConfig::default()
         };
         let workers = start(of_workers(&config, options.workers), options.spin).map_err(bind)?;

@@ -17,6 +17,7 @@ use super::stage::{Fresh, Open};
 use super::{Allowance, Connection, Outbound, Polled, State, both};
 use crate::event::{CloseReason, Event};
 use crate::policy::Turns;
+use crate::probe::Point;
 use core::time::Duration;
 use smallvec::SmallVec;
 use uts_functions::Time;
@@ -361,6 +362,7 @@ impl Open {
         room: Room,
         out: &mut Vec<u8>,
     ) -> Option<Shape> {
+        let begun = self.ways.trace.instant();
         let mut packet = self.begin_packet(now, reason, room, out)?;
         self.parts.write(&mut packet, &mut self.ways);
         if packet.frames().is_empty() {
@@ -374,9 +376,12 @@ impl Open {
         }
         let frames = self.ways.trace.kinds_of(packet.frames());
         self.pad(&mut packet);
+        self.ways.trace.passed(begun, Point::Begun, packet.len());
+        self.ways.trace.pass(Point::Filled, packet.len());
         self.ways.protect(&mut packet, &self.identity.peer_cid);
-        let shape = packet.shape;
+        let (shape, bytes) = (packet.shape, packet.len());
         self.record(packet, frames);
+        self.ways.trace.pass(Point::Sealed, bytes);
         Some(shape)
     }
 }

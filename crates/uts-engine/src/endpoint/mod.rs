@@ -233,6 +233,9 @@ impl Endpoint {
         if self.traces_all {
             connection.trace().start();
         }
+        if self.config.probes.is_on() {
+            connection.trace().probe(self.config.probes.clone());
+        }
         let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.door.handshakes += usize::from(connection.side() == Side::Server);
         self.door.counts().own += usize::from(connection.side() == Side::Client);

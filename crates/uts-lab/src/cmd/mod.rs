@@ -8,6 +8,7 @@ pub mod live;
 pub mod merge;
 pub mod parquet;
 mod path_options;
+pub mod probes;
 pub mod relay;
 pub mod report;
 pub mod reproduce;

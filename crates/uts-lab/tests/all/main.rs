@@ -24,6 +24,7 @@ mod experiment_program;
 mod live;
 mod notebook;
 mod outputs;
+mod probes_program;
 mod records_in_other_forms;
 mod relay_program;
 mod report;

@@ -49,7 +49,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::Requirements;
 use uts_engine::{
-    CloseReason, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, FlowId,
+    CloseReason, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, FlowId, Probes,
 };
 use uts_functions::Time;
 use waiting::Dialogue;
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     crew: OnceLock<Crew>,
     /// All that had to be sent has been.
     pub flushed: Notify,
+    /// Told of the points that packets pass.
+    pub probes: Probes,
 }
 
 /// The workers at one port.
@@ -358,7 +360,7 @@ impl Shared {
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
         config.secret = crate::instance::secret(&config.secret, local_addr);
-        let is_listening = config.server.is_some();
+        let (is_listening, probes) = (config.server.is_some(), config.probes.clone());
         let mut engine = Endpoint::new(config, random_bytes()?);
         if let Some(address) = said(local_addr) {
             engine.is_at(address);
@@ -373,6 +375,7 @@ impl Shared {
             accept,
             crew: OnceLock::new(),
             flushed: Notify::new(),
+            probes,
             inner: Mutex::new(Inner {
                 is_listening,
                 per_key: PerKey::default(),

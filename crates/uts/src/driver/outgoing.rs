@@ -3,7 +3,7 @@
 
 use super::socket::Batch;
 use std::collections::VecDeque;
-use uts_engine::{Endpoint, Transmit};
+use uts_engine::{Endpoint, Point, Probes, Transmit};
 use uts_functions::Time;
 
 /// Bounds of what is fetched from the engine at once: with more bytes than this, or so many parts,
@@ -39,15 +39,17 @@ impl Outgoing {
     }
 
     /// Fetches what is to be sent next, where all that was fetched before has left.
-    pub fn fetch(&mut self, now: Time, engine: &mut Endpoint) {
+    pub fn fetch(&mut self, now: Time, engine: &mut Endpoint, probes: &Probes) {
         self.sent = 0;
         self.contents.clear();
         self.is_all = false;
         while self.contents.len() < FETCH_BYTES && self.parts.len() < FETCH_PARTS {
+            let before = self.contents.len();
             let Some(transmit) = engine.poll_transmit_more(now, &mut self.contents) else {
                 self.is_all = true;
                 break;
             };
+            probes.pass(Point::Fetched, self.contents.len() - before);
             self.add(transmit);
         }
     }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep};
-use uts_engine::EndpointConfig;
+use uts_engine::{EndpointConfig, Point};
 
 /// Makes an endpoint, and starts its turns.
 ///
@@ -61,8 +61,13 @@ impl Carrier {
                 Poll::Pending => return true,
                 Poll::Ready(None) => return false,
                 Poll::Ready(Some(Datagram { from, ecn, mut contents, .. })) => {
+                    let stride = contents.len();
+                    for point in [Point::Woken, Point::Receiving, Point::Received] {
+                        self.shared.probes.pass(point, stride);
+                    }
                     let mut inner = self.shared.lock();
-                    let (now, stride) = (self.shared.clock.now(), contents.len());
+                    let now = self.shared.clock.now();
+                    self.shared.probes.pass(Point::Handed, stride);
                     inner.engine.take_in(now, from, None, ecn, stride, &mut contents);
                     inner.engine.taken_in(now);
                     inner.retry_openers();
@@ -76,16 +81,18 @@ impl Carrier {
         inner.kicked = false;
         inner.engine.handle_timeout(now);
         loop {
-            self.outgoing.fetch(now, &mut inner.engine);
+            self.outgoing.fetch(now, &mut inner.engine, &self.shared.probes);
             if self.outgoing.is_empty() {
                 return;
             }
             while let Some(batch) = self.outgoing.front() {
+                self.shared.probes.pass(Point::Sending, batch.contents.len());
                 for datagram in batch.contents.chunks(batch.segment_bytes) {
                     let (from, to, ecn) = (self.at, batch.remote, batch.ecn);
                     self.network.carry(Datagram { from, to, ecn, contents: datagram.to_vec() });
                 }
                 let bytes = batch.contents.len();
+                self.shared.probes.pass(Point::Sent, bytes);
                 self.outgoing.on_sent(bytes);
             }
         }

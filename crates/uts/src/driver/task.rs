@@ -43,6 +43,7 @@ impl Task {
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Next> {
+        self.driver.begin_turn();
         let more_arrives = self.receive(cx)?;
         let sent = self.driver.send(cx, more_arrives)?;
         self.driver.dispatch(sent);

@@ -342,6 +342,7 @@ impl Carried {
 
     /// Does what there is to do.
     fn turn(&mut self) -> io::Result<Due> {
+        self.driver.begin_turn();
         let (kicked, moved_to) = {
             let mut inner = self.driver.shared.lock();
             (inner.kicked, inner.moved_to.take())
@@ -421,6 +422,7 @@ impl Carried {
     /// Blocks until something arrives, for so long at most, and takes it in.
     fn receive_within(&mut self, now: Time, timeout: Duration) -> io::Result<bool> {
         let mut is_response = false;
+        self.driver.begin_wait();
         let (received, at) = self.driver.take_in(
             |socket, intake| socket.receive_within(timeout, |received| intake.add(received)),
             |inner, shared, woken| {

@@ -11,7 +11,7 @@ use core::task::{Context, Poll, Waker};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, MutexGuard, Weak};
-use uts_engine::{Ecn, worker_of};
+use uts_engine::{Ecn, Point, worker_of};
 use uts_functions::Time;
 
 /// Batches and bytes that are sent before looking for arrivals: batches of many connections are
@@ -33,6 +33,8 @@ pub(super) struct Driver {
     errors: u32,
     pub(super) schedule: Schedule,
     pub(super) waiting: Waiting,
+    /// Begin of the turn, where somebody is told of points.
+    turn_begun: Option<Time>,
 }
 
 /// Result of sending what was due.
@@ -51,7 +53,12 @@ impl Driver {
         let buffer_bytes = if timer::IS_FINE { socket.buffer_bytes() } else { 0 };
         let waiting = Waiting::new(shared.clock.now(), shared.spin, buffer_bytes, kernel_tick());
         let (outgoing, schedule, woken) = (Outgoing::default(), Schedule::default(), Vec::new());
-        Driver { shared, socket, outgoing, woken, errors: 0, schedule, waiting }
+        Driver { shared, socket, outgoing, woken, errors: 0, schedule, waiting, turn_begun: None }
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.turn_begun = self.shared.probes.now();
     }
 
     /// The endpoint goes on by another socket. What the one before still holds is read by nobody:
@@ -62,6 +69,12 @@ impl Driver {
         let local = said(self.shared.local_addr());
         let mut inner = self.shared.lock();
         inner.engine.on_moved(self.shared.clock.now(), local);
+    }
+
+    /// A call begins that waits for what arrives.
+    #[cfg(unix)]
+    pub fn begin_wait(&mut self) {
+        self.turn_begun = None;
     }
 
     /// Takes in what has arrived; says whether there may be more.
@@ -81,6 +94,7 @@ impl Driver {
         then: impl Fn(&mut Inner, &Shared, &mut Vec<Waker>),
     ) -> io::Result<bool> {
         for look in 0..looks {
+            self.begin_turn();
             match self.take_in(|socket, intake| socket.try_receive(|r| intake.add(r)), &then).0 {
                 Poll::Pending => core::hint::spin_loop(),
                 Poll::Ready(Ok(may_be_more)) => {
@@ -102,7 +116,8 @@ impl Driver {
         call: impl FnOnce(&mut Socket, &mut Intake<'_>) -> Poll<io::Result<bool>>,
         then: impl FnOnce(&mut Inner, &Shared, &mut Vec<Waker>),
     ) -> (Poll<io::Result<bool>>, Option<Time>) {
-        let mut intake = Intake { shared: &self.shared, inner: None, bytes: 0, strays: Vec::new() };
+        let begun = self.turn_begun.take().zip(self.shared.probes.now());
+        let mut intake = Intake { shared: &self.shared, begun, inner: None, bytes: 0, strays: Vec::new() };
         let received = call(&mut self.socket, &mut intake);
         if let Poll::Ready(Ok(_)) = received {
             self.errors = 0;
@@ -142,9 +157,14 @@ impl Driver {
                 self.fetch(core::mem::take(&mut is_first));
             }
             let Some(batch) = self.outgoing.front() else { return Ok(Sent::All) };
+            let sending = self.shared.probes.now();
             let bytes = match self.socket.poll_send(cx, &batch) {
                 Poll::Pending => return Ok(Sent::Blocked),
                 Poll::Ready(Ok(bytes)) => {
+                    if let Some(sending) = sending {
+                        self.shared.probes.passed(sending, Point::Sending, bytes);
+                        self.shared.probes.pass(Point::Sent, bytes);
+                    }
                     self.errors = 0;
                     bytes_sent += bytes;
                     bytes
@@ -170,7 +190,7 @@ impl Driver {
         if is_first {
             inner.engine.handle_timeout(now);
         }
-        self.outgoing.fetch(now, &mut inner.engine);
+        self.outgoing.fetch(now, &mut inner.engine, &self.shared.probes);
         if !self.outgoing.is_empty() {
             self.waiting.on_sent(now);
         }
@@ -222,6 +242,9 @@ impl Driver {
 /// Gives the engine what one call has brought.
 pub(super) struct Intake<'a> {
     shared: &'a Shared,
+    /// Begin of the turn and of the call, where somebody is told of points; `None` = the call began
+    /// before anything had arrived.
+    begun: Option<(Time, Time)>,
     /// The lock, and when the first was taken in.
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
     bytes: usize,
@@ -250,9 +273,17 @@ impl Intake<'_> {
     }
 
     fn take_in(&mut self, received: Received<'_>) {
-        let shared = self.shared;
+        let (shared, bytes) = (self.shared, received.contents.len());
+        if let Some(received) = shared.probes.now() {
+            // What came in the same call is given by it at once.
+            let (turn, call) = self.begun.unwrap_or((received, received));
+            shared.probes.passed(turn, Point::Woken, bytes);
+            shared.probes.passed(call, Point::Receiving, bytes);
+            shared.probes.passed(received, Point::Received, bytes);
+        }
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
-        self.bytes += received.contents.len();
+        self.bytes += bytes;
+        shared.probes.pass(Point::Handed, bytes);
         inner.take_in(*now, received);
     }
 }

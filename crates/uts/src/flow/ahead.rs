@@ -33,6 +33,11 @@ impl Ahead {
         self.all.is_empty()
     }
 
+    /// Bytes that were taken since it was last empty.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn clear(&mut self) {
         (self.all, self.bytes) = (VecDeque::new(), 0);
     }

@@ -10,7 +10,7 @@ use core::task::{Context, Poll, ready};
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, ReadBuf};
-use uts_engine::{FlowId, Memory, MessageBatch, PlayoutFigures, Read, Timing};
+use uts_engine::{FlowId, Memory, MessageBatch, PlayoutFigures, Point, Read, Timing};
 
 /// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
 /// stop, with code 0.
@@ -370,7 +370,9 @@ impl RecvFlow {
         use uts_engine::ReadError as E;
         let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
         let (connection, before) = (&self.connection, messages.count());
+        let probes = &connection.shared().probes;
         connection.shared().act_by(|inner, clock| {
+            let asked = probes.now();
             // Who only looks changes nothing that would have to be looked after.
             let has_read_all =
                 inner.engine.peek(handle).is_some_and(|connection| connection.has_read_all(id));
@@ -382,6 +384,12 @@ impl RecvFlow {
             } else {
                 Err(E::Unknown)
             };
+            if let (Some(asked), Ok(()) | Err(E::Blocked)) = (asked, &read)
+                && (messages.count() > before || !ahead.is_empty())
+            {
+                probes.passed(asked, Point::Asked, ahead.bytes());
+                probes.pass(Point::Read, ahead.bytes());
+            }
             let ended = || inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)));
             let error = match read {
                 Ok(()) => None,

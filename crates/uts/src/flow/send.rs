@@ -11,8 +11,10 @@ use std::future::poll_fn;
 use std::io;
 use tokio::io::AsyncWrite;
 use uts_engine::requirements::Requirements;
-use uts_engine::{Direction, FlowError, FlowId, MessageBatch, MessageOptions};
-use uts_functions::Profile;
+use uts_engine::{
+    ConnectionHandle, Direction, FlowError, FlowId, MessageBatch, MessageOptions, Point, Probes,
+};
+use uts_functions::{Profile, Time};
 
 /// Bytes that one call of `AsyncWrite` copies at most.
 const WRITE_BYTES_MAX: usize = 64 << 10;
@@ -318,25 +320,26 @@ impl SendFlow {
     fn poll_send<R>(
         &mut self,
         cx: &mut Context<'_>,
-        send: impl FnOnce(
-            &mut Inner,
-            uts_functions::Time,
-            uts_engine::ConnectionHandle,
-            FlowId,
-        ) -> Result<R, Option<uts_engine::WriteError>>,
+        send: impl FnOnce(&mut Inner, Time, ConnectionHandle, FlowId) -> Result<R, Option<uts_engine::WriteError>>,
     ) -> Poll<Result<R, WriteError>> {
         use uts_engine::WriteError as E;
         let (handle, id) = (self.connection.handle(), self.id);
         if self.has_ended {
             return Poll::Ready(Err(WriteError::Finished));
         }
+        let probes = &self.connection.shared().probes;
+        let called = probes.now();
         self.connection.shared().act(|inner, now| {
+            let handing = Handing::begin(probes, called, inner, (handle, id));
             if let Some(reason) = inner.stopped.as_ref().and_then(|_| inner.ended(handle)) {
                 // The engine, which has not been told, would take it; nobody would ever send it.
                 return Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))));
             }
             let error = match send(inner, now, handle, id) {
                 Ok(sent) => {
+                    if let Some(handing) = handing {
+                        handing.end(probes, inner);
+                    }
                     inner.on_written();
                     return Poll::Ready(Ok(sent));
                 }
@@ -374,6 +377,43 @@ impl SendFlow {
                 Some(E::Finished | E::Unknown) | None => ended.or(failure).unwrap_or(WriteError::Finished),
             }))
         })
+    }
+}
+
+/// A call that hands data over, where somebody is told of points.
+struct Handing {
+    called: Time,
+    admitted: Time,
+    flow: (ConnectionHandle, FlowId),
+    /// Where the flow stood before.
+    position: u64,
+}
+
+impl Handing {
+    fn begin(
+        probes: &Probes,
+        called: Option<Time>,
+        inner: &Inner,
+        flow: (ConnectionHandle, FlowId),
+    ) -> Option<Self> {
+        let (called, admitted) = called.zip(probes.now())?;
+        Some(Handing { called, admitted, flow, position: Self::position(inner, flow)? })
+    }
+
+    fn position(inner: &Inner, (handle, id): (ConnectionHandle, FlowId)) -> Option<u64> {
+        inner.engine.peek(handle)?.position(id)
+    }
+
+    /// The call has done what it was to do.
+    #[cold]
+    fn end(self, probes: &Probes, inner: &Inner) {
+        let position = Self::position(inner, self.flow).unwrap_or_default();
+        let bytes = usize::try_from(position.saturating_sub(self.position)).unwrap_or(usize::MAX);
+        if bytes > 0 {
+            probes.passed(self.called, Point::Called, bytes);
+            probes.passed(self.admitted, Point::Admitted, bytes);
+            probes.pass(Point::Taken, bytes);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::connection::receive::messages::Messages;
 use crate::connection::stage::Open;
 use crate::connection::{CloseReason, Event, Ways};
 use crate::event::{Direction, FlowId};
+use crate::probe::Point;
 use crate::synthesis::{ReceiveStack, repair_of};
 use bytes::Bytes;
 use core::time::Duration;
@@ -57,25 +58,32 @@ pub(in crate::connection) struct Placement {
 impl Open {
     /// Takes in a short packet.
     pub(in crate::connection) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        let found = self.ways.trace.instant();
         self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
         let opened = self.ways.inbound.unseal(&self.identity.local_cid, packet);
-        self.on_unsealed(now, ecn, packet, tail, opened);
+        self.on_unsealed(now, ecn, packet, (found, tail), opened);
     }
 
-    /// Goes on with a packet that could be opened or not, of which `tail` was the end before.
+    /// Goes on with a packet that could be opened or not, of which `tail` was the end before, and
+    /// whose connection was found at that instant, if that is of interest.
     pub(in crate::connection) fn on_unsealed(
         &mut self,
         now: Time,
         ecn: Option<Ecn>,
         packet: &[u8],
-        tail: Option<[u8; 16]>,
+        (found, tail): (Option<Time>, Option<[u8; 16]>),
         opened: Result<Unsealed, Dropped>,
     ) {
         // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
         if opened.is_err() && self.identity.is_reset(tail) {
             self.on_stateless_reset(now);
             return;
+        }
+        let found = found.filter(|_| opened.is_ok());
+        if found.is_some() {
+            self.ways.trace.passed(found, Point::Found, packet.len());
+            self.ways.trace.pass(Point::Opened, packet.len());
         }
         match opened {
             Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
@@ -89,6 +97,9 @@ impl Open {
             Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
             Err(Dropped::Duplicate) => self.ways.stats.dropped_duplicate += 1,
             Err(Dropped::Forged) => self.on_forged(),
+        }
+        if found.is_some() {
+            self.ways.trace.pass(Point::Placed, packet.len());
         }
     }
 

@@ -6,6 +6,7 @@ use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::messages::Messages;
 use crate::connection::stage::Open;
+use crate::probe::Point;
 use crate::synthesis::ReceiveStack;
 use smallvec::SmallVec;
 use uts_functions::Time;
@@ -31,6 +32,7 @@ impl Open {
         let mut messages = Messages::default();
         let mut unnoted = None;
         let mut placed: SmallVec<[u32; 2]> = SmallVec::new();
+        let found = self.ways.trace.instant();
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.identity.local_cid.as_slice()) {
                 break;
@@ -77,9 +79,16 @@ impl Open {
         self.establishing.on_bytes_from_address(taken as u64);
         self.ways.stats.packets_received += packets;
         self.ways.stats.data_bytes_received += data_bytes;
+        if found.is_some() && packets > 0 {
+            // In a run each packet is opened and placed before the next is looked at.
+            let run_bytes = odd.as_ref().map_or(taken, |(place, ..)| place.start);
+            self.ways.trace.passed(found, Point::Found, run_bytes);
+            self.ways.trace.pass(Point::Opened, run_bytes);
+            self.ways.trace.pass(Point::Placed, run_bytes);
+        }
         placed.into_iter().for_each(|flow| self.ways.consumed(now, flow));
         if let Some((place, tail, opened)) = odd {
-            self.on_unsealed(now, ecn, &datagrams[place], tail, opened);
+            self.on_unsealed(now, ecn, &datagrams[place], (found, tail), opened);
         }
         taken
     }

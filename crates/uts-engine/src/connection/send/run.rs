@@ -7,6 +7,7 @@ use crate::connection::packet::FULL_BUT;
 use crate::connection::parts::{How, Token, Written, append_whole};
 use crate::connection::send::outgoing::seal;
 use crate::connection::stage::Open;
+use crate::probe::Point;
 use core::ops::Range;
 use smallvec::smallvec;
 use uts_functions::Time;
@@ -42,6 +43,7 @@ impl Open {
         // Windows make no runs.
         let limit = send.behind_expedited(outbound.stacks[0].flow.send_limit(send.limit));
         let limit = limit.min(send.within(spare));
+        let begun = self.ways.trace.instant();
         let run = Run { outbound, flow, limit, like, together, peer_cid: self.identity.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),
@@ -64,6 +66,11 @@ impl Open {
         self.ways.stats.packets_sent += packets;
         self.ways.stats.bytes_sent += packets * bytes;
         self.ways.stats.data_bytes_sent += packets * data_bytes;
+        let run_bytes = packets as usize * like.bytes;
+        self.ways.trace.passed(begun, Point::Begun, run_bytes);
+        // In a run each packet is filled and sealed before the next is begun.
+        self.ways.trace.pass(Point::Filled, run_bytes);
+        self.ways.trace.pass(Point::Sealed, run_bytes);
         packets as usize
     }
 

@@ -1,5 +1,6 @@
 //! Trace of packets, for pictures: sequence number against time.
 
+use crate::probe::{Point, Probes};
 use std::collections::VecDeque;
 use uts_functions::Time;
 use uts_wire::frame::FrameIter;
@@ -93,9 +94,16 @@ impl TraceRow {
 /// A record of packets; off unless asked for.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// `None` while it is off.
-    #[allow(clippy::box_collection, reason = "hardly a connection is traced, and all make room for it")]
-    rows: Option<Box<Rows>>,
+    /// `None` while neither rows nor points are of interest. Boxed: hardly a connection is traced,
+    /// and all make room for it.
+    watch: Option<Box<Watch>>,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// `None` while no rows are kept.
+    rows: Option<Rows>,
+    probes: Probes,
 }
 
 #[derive(Debug, Default)]
@@ -107,21 +115,30 @@ struct Rows {
 impl Trace {
     /// Begins to record.
     pub fn start(&mut self) {
-        self.rows.get_or_insert_default();
+        self.watch.get_or_insert_default().rows.get_or_insert_default();
+    }
+
+    /// Tells these of the points that packets pass.
+    pub(crate) fn probe(&mut self, probes: Probes) {
+        self.watch.get_or_insert_default().probes = probes;
+    }
+
+    fn rows(&mut self) -> Option<&mut Rows> {
+        self.watch.as_mut()?.rows.as_mut()
     }
 
     /// Takes what was recorded since the last call.
     pub fn take(&mut self) -> impl Iterator<Item = TraceRow> + '_ {
-        self.rows.iter_mut().flat_map(|rows| rows.packets.drain(..))
+        self.rows().into_iter().flat_map(|rows| rows.packets.drain(..))
     }
 
     /// Takes what was recorded of the handshake since the last call.
     pub fn take_handshake(&mut self) -> Vec<HandshakeRow> {
-        self.rows.as_mut().map(|rows| core::mem::take(&mut rows.handshake)).unwrap_or_default()
+        self.rows().map(|rows| core::mem::take(&mut rows.handshake)).unwrap_or_default()
     }
 
     pub(in crate::connection) fn on_handshake_packet(&mut self, row: HandshakeRow) {
-        if let Some(rows) = &mut self.rows
+        if let Some(rows) = self.rows()
             && rows.handshake.len() < HANDSHAKE_ROWS_MAX
         {
             rows.handshake.push(row);
@@ -129,16 +146,38 @@ impl Trace {
     }
 
     fn push(&mut self, row: TraceRow) {
-        let Some(rows) = &mut self.rows else { return };
+        let Some(rows) = self.rows() else { return };
         if rows.packets.len() == ROWS_MAX {
             rows.packets.pop_front();
         }
         rows.packets.push_back(row);
     }
 
-    /// True if it is on: spares the caller work.
+    /// True if rows are kept: spares the caller work.
     pub(in crate::connection) fn is_on(&self) -> bool {
-        self.rows.is_some()
+        self.watch.as_ref().is_some_and(|watch| watch.rows.is_some())
+    }
+
+    /// The instant by the host's clock; `None` where nobody is told of points.
+    #[inline]
+    pub(in crate::connection) fn instant(&self) -> Option<Time> {
+        self.watch.as_ref()?.probes.now()
+    }
+
+    /// A packet of so many bytes passes a point.
+    #[inline]
+    pub(in crate::connection) fn pass(&self, point: Point, bytes: usize) {
+        if let Some(watch) = &self.watch {
+            watch.probes.pass(point, bytes);
+        }
+    }
+
+    /// A packet of so many bytes has passed a point at an instant that [`Trace::instant`] gave.
+    #[inline]
+    pub(in crate::connection) fn passed(&self, at: Option<Time>, point: Point, bytes: usize) {
+        if let (Some(watch), Some(at)) = (&self.watch, at) {
+            watch.probes.passed(at, point, bytes);
+        }
     }
 
     /// The types of the frames in a payload; none while it is off.
