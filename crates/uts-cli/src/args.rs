@@ -486,10 +486,10 @@ pub struct ExplainArgs {
     /// Print only where two named profiles, or the files of such, differ
     #[arg(long, num_args = 2, value_names = ["NAME", "NAME"])]
     pub diff: Option<Vec<String>>,
-    /// Facts of the path: rtt=TIME,queue=TIME,rate=RATE,loss=SHARE,burst=PACKETS,congestive=SHARE (of
-    /// the losses),packets=NUMBER (that the application makes in a second),together=NUMBER (that
-    /// leave at once),payload=BYTES (in each),mtu=BYTES,samples=NUMBER (of packets seen), each
-    /// optional. The `path` of an exchange that `--json` tells of is one such value
+    /// Facts of the path: rtt=TIME,queue=TIME,rate=RATE,loss=SHARE,burst=PACKETS,congestive=SHARE
+    /// (of the losses),packets=NUMBER (that the application makes in a second),together=NUMBER
+    /// (that leave at once),payload=BYTES (in each),mtu=BYTES,samples=NUMBER (of packets seen),
+    /// each optional. The `path` of an exchange that `--json` tells of is one such value
     #[arg(long, value_name = "FACTS", default_value = "", hide_default_value = true)]
     pub path: String,
     /// Compare a mechanism with the one that is chosen: what it would bring on the path, and what
