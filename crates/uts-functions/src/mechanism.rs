@@ -155,7 +155,7 @@ pub struct Prediction {
 pub struct Held {
     /// When a message is handed over, usually.
     pub until_s: f64,
-    /// What arrives after this is dropped; `None` = it is handed over all the same.
+    /// Time from which data is dropped that arrives; `None` = it is handed over all the same.
     pub late_s: Option<f64>,
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// What an exchange was decided on can be given to `--path`.
+    /// Facts that an exchange was decided on can be given to `--path`.
     #[test]
     fn facts_are_read_as_they_are_written() {
         let seen = PathFacts {
