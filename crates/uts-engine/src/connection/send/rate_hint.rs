@@ -234,7 +234,7 @@ mod tests {
         assert!(is_free(&PathFacts { loss: 0.03, loss_congestive: 0.0, ..own }), "the medium loses");
     }
 
-    /// What has been seen to be the limit is told until it is worth trying more, ever more seldom.
+    /// A limit that was seen is told until it is worth trying more, ever more seldom.
     #[test]
     fn a_limit_that_was_met_is_kept_to_and_tried_seldom() {
         let mbit = |mbit: u64| Rate::from_bits_per_sec(mbit * 1_000_000);
