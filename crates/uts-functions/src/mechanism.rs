@@ -155,7 +155,8 @@ pub struct Prediction {
 pub struct Held {
     /// When a message is handed over, usually.
     pub until_s: f64,
-    /// Time from which data is dropped that arrives; `None` = it is handed over all the same.
+    /// Instant after which a message that arrives is dropped; `None` = it is handed over all the
+    /// same.
     pub late_s: Option<f64>,
 }
 

@@ -230,7 +230,7 @@ fn section(record: &Record, place: usize) -> String {
         escape(name(record, place)),
         picture.svg(),
         "Levels are those in which pictures were shown. Of sound that was not heard in its time, and of pictures, \
-         the share is missing in the second panel. Delay is from microphone and camera to ear and eye. \
+         the share is missing in the second panel, whose foot is 90 %. Delay is from microphone and camera to ear and eye. \
          Dashed: beyond these lines lips and sound are apart. Numbers: exchanges of mechanisms, below.",
         exchange_table(record, &exchanges),
     )

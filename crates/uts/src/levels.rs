@@ -289,12 +289,14 @@ impl Levels {
     }
 
     /// True if the next level can be tried: the path is known to carry it, or it has not been tried
-    /// how much it carries.
+    /// how much it carries. What is allowed is hardly more than what is sent, too, where a sender
+    /// never asked for more.
     fn has_room(&self, may_send: Rate, seen: &Seen) -> bool {
         let Some(next) = self.all.get(self.now + 1).filter(|_| self.now < self.most) else { return false };
         let is_known = may_send >= next.rate.mul_f64(self.cost * MARGIN);
         let is_used = seen.offered >= self.level().rate.mul_f64(USED);
-        is_used && (is_known || !seen.is_held_back) && seen.loss <= next.loss
+        let is_untried = !seen.is_held_back || may_send <= seen.sent.mul_f64(UNTRIED);
+        is_used && (is_known || is_untried) && seen.loss <= next.loss
     }
 
     /// Figures of the last while; `None` while its looks are of too short a time.
@@ -316,7 +318,8 @@ impl Levels {
         let is_held_back = held_back * 2 > self.looks.len();
         let cost = (data >= COST_BYTES_MIN).then(|| (sent as f64 / data as f64).clamp(1.0, COST_MAX));
         let loss = lost as f64 / data.saturating_add(expired).max(1) as f64;
-        Some(Seen { offered: Rate::from_delivery(offered, passed), is_held_back, loss, cost })
+        let [offered, sent] = [offered, sent].map(|bytes| Rate::from_delivery(bytes, passed));
+        Some(Seen { offered, sent, is_held_back, loss, cost })
     }
 }
 
@@ -324,6 +327,8 @@ impl Levels {
 struct Seen {
     /// Rate of what the application hands over.
     offered: Rate,
+    /// Rate of UDP payload that was sent.
+    sent: Rate,
     /// Most of the time something has shown that the path carries no more.
     is_held_back: bool,
     /// Share of the application's data that was lost.
@@ -399,6 +404,10 @@ const LASTS: u32 = 8;
 /// more than such a share of what is offered is too narrow.
 const MARGIN: f64 = 1.1;
 const SHARE: f64 = 0.9;
+
+/// A rate that is allowed is at most so many times what is sent where nobody asked for more: twice,
+/// as the rate was seen at its most.
+const UNTRIED: f64 = 2.4;
 
 /// Share of its level's rate that an application sends from which the path is known to carry it.
 const USED: f64 = 0.5;

@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(Aim::of(&strict), Aim::InTime(Duration::from_millis(80)));
     }
 
-    /// What a receiver holds on purpose is no delay of the path, and is in time if it is there when
-    /// it is due.
+    /// A message that a receiver holds on purpose is not delayed by the path. It is in time if it
+    /// is there when it is due.
     #[test]
     fn what_is_held_for_its_pace_is_judged_by_when_it_arrives() {
         let ms = Duration::from_millis;

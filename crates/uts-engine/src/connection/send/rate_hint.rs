@@ -17,10 +17,11 @@ const SAME: f64 = 0.1;
 /// Time between two hints, at least. Chosen: a picture of an encoder lasts 20 to 40 ms.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Packets queue that wait for longer than this part of the smallest round trip, than this time
-/// (selection.md A-1), and than so many mean deviations of the round trip, which jitter explains.
+/// Packets queue that wait for longer than this part of the smallest round trip, than this time,
+/// and than so many mean deviations of the round trip, which jitter explains. Chosen: as long as a
+/// picture lasts, whose packets wait for each other wherever the line is just wide enough.
 const QUEUE_PART: u32 = 10;
-const QUEUE_MIN: Duration = Duration::from_millis(3);
+const QUEUE_MIN: Duration = Duration::from_millis(20);
 const QUEUE_DEVIATIONS: u32 = 4;
 
 /// A sender that sends less than it could, while nothing shows the path's limit, may send so many
@@ -227,14 +228,14 @@ mod tests {
         let ms = Duration::from_millis;
         let own = PathFacts { rtt_min: ms(40), rtt_smoothed: ms(43), ..PathFacts::default() };
         assert!(is_free(&own));
-        assert!(!is_free(&PathFacts { rtt_smoothed: ms(50), ..own }), "packets queue");
-        let jitter = PathFacts { rtt_smoothed: ms(50), rtt_deviation: ms(4), ..own };
+        assert!(!is_free(&PathFacts { rtt_smoothed: ms(65), ..own }), "packets queue");
+        let jitter = PathFacts { rtt_smoothed: ms(65), rtt_deviation: ms(7), ..own };
         assert!(is_free(&jitter), "the round trip swings by as much");
         assert!(!is_free(&PathFacts { loss: 0.03, loss_congestive: 1.0, ..own }), "congestion loses");
         assert!(is_free(&PathFacts { loss: 0.03, loss_congestive: 0.0, ..own }), "the medium loses");
     }
 
-    /// What has been seen to be the limit is told until it is worth trying more, ever more seldom.
+    /// A limit that was seen is told until it is worth trying more, ever more seldom.
     #[test]
     fn a_limit_that_was_met_is_kept_to_and_tried_seldom() {
         let mbit = |mbit: u64| Rate::from_bits_per_sec(mbit * 1_000_000);
