@@ -344,7 +344,7 @@ fn picture(record: &Record, place: usize, coming: &[&Stream], numbered: Vec<f64>
     Picture {
         title: format!("What {} saw and heard", person.name),
         subtitle: if (person.from_s, person.to_s) == (0.0, record.end_s) {
-            "in the call from its begin to its end".to_owned()
+            "in the call from its beginning to its end".to_owned()
         } else {
             format!("in the call from {:.0} to {:.0} s", person.from_s, person.to_s)
         },
