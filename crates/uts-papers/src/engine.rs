@@ -2,12 +2,28 @@
 
 use anyhow::{Result, anyhow, ensure};
 use core::time::Duration;
+use uts_engine::requirements::Requirements;
 use uts_engine::{ConnectionConfig, TraceKind};
 use uts_functions::Time;
 use uts_path::PathConfig;
 use uts_sim::identity::Identities;
 use uts_sim::transfer::{Progress, Transfers, checksum};
 use uts_sim::{World, WorldConfig};
+
+/// Asks for properties, each as `property=value`.
+///
+/// # Errors
+/// There is no such property, or it has no such value.
+pub fn ask(
+    requirements: &mut Requirements,
+    properties: impl IntoIterator<Item = impl AsRef<str>>,
+) -> Result<()> {
+    for property in properties {
+        let property = property.as_ref();
+        requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
+    }
+    Ok(())
+}
 
 /// One transfer or two, from hosts at one end of a path.
 #[derive(Clone, Debug)]
@@ -69,9 +85,7 @@ impl Setup<'_> {
             idle_timeout: Duration::ZERO,
             ..ConnectionConfig::default()
         };
-        for property in self.properties {
-            transfer.requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
-        }
+        ask(&mut transfer.requirements, self.properties)?;
         // Some mechanisms need the consent of the end that receives.
         config.server.accept.requirements.consents = transfer.requirements.consents.clone();
         let mut world = World::new(config, Identities::new()?)?;

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod average;
 pub mod beside;
 pub mod blast;
 pub mod data;

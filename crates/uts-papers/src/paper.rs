@@ -9,6 +9,11 @@ use uts_plot::svg::Picture;
 /// Columns of figures by their names: what a unit of work leaves.
 pub type Series = BTreeMap<String, Vec<f64>>;
 
+/// Adds a row: a value to each of these columns.
+pub fn push<'a>(series: &mut Series, row: impl IntoIterator<Item = (&'a str, f64)>) {
+    row.into_iter().for_each(|(name, value)| series.entry(name.to_owned()).or_default().push(value));
+}
+
 /// A paper that is done again.
 pub struct Paper {
     /// As commands name it.

@@ -12,7 +12,7 @@ pub mod formulas;
 pub mod kernel;
 pub mod protocol;
 
-use crate::paper::{Paper, Series, Unit};
+use crate::paper::{Paper, Series, Unit, push};
 use anyhow::Result;
 use core::time::Duration;
 use formulas::Times;
@@ -219,15 +219,16 @@ fn estimates(strategy: Strategy, tr: f64, seed: u64) -> Result<Series> {
     for (n, pn) in error_rates().into_iter().enumerate() {
         let setting = Setting { strategy, d: D, t1: T1_MS, td: TD_MS, tr, pn };
         let found = kernel::estimate(&setting, FAILURES, seed << 32 | n as u64);
-        for (name, value) in [
-            ("pn", pn),
-            ("mean", found.mean),
-            ("mean-error", found.mean_error),
-            ("sigma", found.sigma),
-            ("sigma-error", found.sigma_error),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("pn", pn),
+                ("mean", found.mean),
+                ("mean-error", found.mean_error),
+                ("sigma", found.sigma),
+                ("sigma-error", found.sigma_error),
+            ],
+        );
     }
     Ok(series)
 }
@@ -238,9 +239,7 @@ fn stop_and_wait() -> Result<Series> {
     for (n, pn) in error_rates().into_iter().enumerate() {
         let setting = Setting { strategy: Strategy::Full, d: 1, t1: T1_MS, td: T1_MS, tr: TR_MS, pn };
         let found = kernel::estimate(&setting, FAILURES, 60 << 32 | n as u64);
-        for (name, value) in [("pn", pn), ("mean", f64::from(D) * found.mean)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("pn", pn), ("mean", f64::from(D) * found.mean)]);
     }
     Ok(series)
 }
@@ -251,9 +250,7 @@ fn over_tr(strategy: Strategy, seed: u64) -> Result<Series> {
     for (n, tr) in TRS_MS.into_iter().enumerate() {
         let setting = Setting { strategy, d: D, t1: T1_MS, td: TD_MS, tr, pn: TRS_PN };
         let found = kernel::estimate(&setting, TRS_FAILURES, seed << 32 | n as u64);
-        for (name, value) in [("sigma", found.sigma), ("sigma-error", found.sigma_error)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("sigma", found.sigma), ("sigma-error", found.sigma_error)]);
     }
     Ok(series)
 }
@@ -298,16 +295,17 @@ fn today(strategy: usize) -> Result<Series> {
         let lossy: Vec<engine::Moved> =
             (0..moves).map(|seed| engine::run(strategy, bytes, loss, seed)).collect::<Result<_>>()?;
         let mean = |of: fn(&engine::Moved) -> f64| lossy.iter().map(of).sum::<f64>() / moves as f64;
-        for (name, value) in [
-            ("free", ms(free.took)),
-            ("packets", free.packets as f64),
-            ("lossy", mean(|moved| ms(moved.took))),
-            ("repeats", mean(|moved| moved.repeats as f64)),
-            ("failed", mean(|moved| f64::from(u8::from(moved.repeats > 0)))),
-            ("timed-out", mean(|moved| f64::from(u8::from(moved.took > engine::TIMEOUT)))),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("free", ms(free.took)),
+                ("packets", free.packets as f64),
+                ("lossy", mean(|moved| ms(moved.took))),
+                ("repeats", mean(|moved| moved.repeats as f64)),
+                ("failed", mean(|moved| f64::from(u8::from(moved.repeats > 0)))),
+                ("timed-out", mean(|moved| f64::from(u8::from(moved.took > engine::TIMEOUT)))),
+            ],
+        );
     }
     Ok(series)
 }

@@ -5,7 +5,7 @@
 //! cost of a hand-over between two processes: [`WORK`] was chosen, and [`grid`] has others.
 
 use super::BUFFER_BYTES;
-use crate::paper::Series;
+use crate::paper::{Series, push};
 use anyhow::{Context, Result};
 use core::time::Duration;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -205,14 +205,15 @@ pub(super) fn grid() -> Result<Series> {
         let is_3 = is_joined && is_better && kept(&one[2]) > kept(&one[1]);
         // What a copy of the longest packet takes beside the shortest.
         let copy_us = work.copy_us as f64 * f64::from(LONGEST - SHORTEST) / 1000.0;
-        for (name, value) in [
-            ("own", f64::from(u8::from(is_own))),
-            ("is-1", f64::from(u8::from(is_1))),
-            ("is-both", f64::from(u8::from(is_1 && is_3))),
-            ("copies", if is_1 { work.ipc_us as f64 / copy_us } else { f64::MAX }),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("own", f64::from(u8::from(is_own))),
+                ("is-1", f64::from(u8::from(is_1))),
+                ("is-both", f64::from(u8::from(is_1 && is_3))),
+                ("copies", if is_1 { work.ipc_us as f64 / copy_us } else { f64::MAX }),
+            ],
+        );
     }
     Ok(series)
 }

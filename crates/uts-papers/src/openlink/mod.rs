@@ -11,7 +11,7 @@ pub mod receiver;
 pub mod sender;
 
 use crate::data;
-use crate::paper::{Conclusion, Paper, Results, Series, Unit};
+use crate::paper::{Conclusion, Paper, Results, Series, Unit, push};
 use anyhow::{Result, bail};
 use core::time::Duration;
 use receiver::Receiver;
@@ -162,16 +162,17 @@ fn grid() -> Result<Series> {
             Ok(f64::from(u8::from(lengths.take(expected.len()).eq(expected.iter().copied()))))
         };
         let is_9 = is(&before, &FIGURE_9)?;
-        for (name, value) in [
-            ("per-byte", per_byte_us as f64),
-            ("reads", reads_us as f64),
-            ("works", works_us as f64),
-            ("is-9", is_9),
-            ("is-both", is_9 * is(&before.testing(Basis::Now), &FIGURE_11)?),
-            ("is-both-largest", is_9 * is(&before.testing(Basis::Largest), &FIGURE_11)?),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("per-byte", per_byte_us as f64),
+                ("reads", reads_us as f64),
+                ("works", works_us as f64),
+                ("is-9", is_9),
+                ("is-both", is_9 * is(&before.testing(Basis::Now), &FIGURE_11)?),
+                ("is-both-largest", is_9 * is(&before.testing(Basis::Largest), &FIGURE_11)?),
+            ],
+        );
     }
     Ok(series)
 }

@@ -1,8 +1,9 @@
 //! Findings from the units for the paper's figures.
 
 use super::draw::sequence;
-use super::session::{Session, mean, median};
+use super::session::Session;
 use super::{QUEUE_PACKETS, QUEUES, SECOND_S, headers, modem};
+use crate::average::{mean, median};
 use crate::judge::Finding;
 use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results};

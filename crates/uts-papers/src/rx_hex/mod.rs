@@ -20,7 +20,8 @@ pub mod sender;
 mod session;
 pub mod world;
 
-use crate::paper::{Paper, Series, Unit};
+use crate::average::median;
+use crate::paper::{Paper, Series, Unit, push};
 use anyhow::{Context, Result};
 use core::time::Duration;
 use design::{Design, Samples, Timers};
@@ -219,15 +220,16 @@ fn delayed(queue_packets: u32, timeout_s: u64) -> Result<Series> {
         let repeats = outcome.repeats_by_packet();
         let worst = repeats.iter().copied().max().unwrap_or(0);
         let worst_packet = repeats.iter().position(|repeats| *repeats == worst).unwrap_or(0) + 1;
-        for (name, value) in [
-            ("transmissions", outcome.log.sent.len() as f64),
-            ("repeats", outcome.repeats() as f64),
-            ("worst", f64::from(worst)),
-            ("worst-packet", worst_packet as f64),
-            ("bps", outcome.ip_bps().unwrap_or(0.0)),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("transmissions", outcome.log.sent.len() as f64),
+                ("repeats", outcome.repeats() as f64),
+                ("worst", f64::from(worst)),
+                ("worst-packet", worst_packet as f64),
+                ("bps", outcome.ip_bps().unwrap_or(0.0)),
+            ],
+        );
     }
     Ok(series)
 }
@@ -245,7 +247,7 @@ fn at_queue(queue_packets: u32) -> Result<Series> {
     for (timeout_s, columns) in [(2, &["transmissions", "bps"][..]), (6, &["bps"])] {
         let found = delayed(queue_packets, timeout_s)?;
         for column in columns {
-            let middle = session::median(found.get(*column).into_iter().flatten().copied());
+            let middle = median(found.get(*column).into_iter().flatten().copied());
             series.insert(format!("{column}-{timeout_s}"), vec![middle]);
         }
     }
@@ -254,7 +256,7 @@ fn at_queue(queue_packets: u32) -> Result<Series> {
         let outcomes = both(&line, &Design::hex(Timers::Restarted)?, second)?;
         let begins = outcomes[1].begins;
         let repeats = outcomes[0].log.sent.iter().filter(|(at, _, repeats)| *repeats && *at >= begins);
-        series.entry("first-repeats".into()).or_default().push(repeats.count() as f64);
+        push(&mut series, [("first-repeats", repeats.count() as f64)]);
     }
     Ok(series)
 }
@@ -273,9 +275,7 @@ fn knee() -> Result<Series> {
         };
         let (outcomes, _) = over_line(&line, &[Session::new(Design::fixed(seconds(2))?, LARGE)], END)?;
         let repeats: usize = outcomes.iter().map(Outcome::repeats).sum();
-        for (name, value) in [("kbps", kbps as f64), ("repeats", repeats as f64)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("kbps", kbps as f64), ("repeats", repeats as f64)]);
     }
     Ok(series)
 }

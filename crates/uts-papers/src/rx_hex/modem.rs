@@ -7,7 +7,7 @@ use super::design::{Design, Timers};
 use super::protocol::Headers;
 use super::world::{Line, Session, over_line};
 use super::{END, SMALL};
-use crate::paper::{Conclusion, Results, Series};
+use crate::paper::{Conclusion, Results, Series, push};
 use crate::tcp::receiver::{self, Prune, Receiver};
 use crate::tcp::segment::{Ack, Data};
 use crate::tcp::sender::{self, Partial, Sender};
@@ -74,9 +74,7 @@ pub(super) fn compressions() -> Result<Series> {
     let mut series = Series::new();
     for percent in COMPRESSIONS {
         let speed = rx("rx", LINE_BPS * 100 / (100 - percent), TRIED_BYTES)?;
-        for (name, value) in [("percent", percent as f64), ("speed", speed)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("percent", percent as f64), ("speed", speed)]);
     }
     Ok(series)
 }

@@ -1,7 +1,7 @@
 //! The coarse clock of the thesis (appendix A): intervals that it reads as whole steps, and the
 //! error of their mean.
 
-use crate::paper::Series;
+use crate::paper::{Series, push};
 use anyhow::Result;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -47,15 +47,16 @@ pub fn readings() -> Result<Series> {
         let deviation_us =
             (means.iter().map(|m| (m - mean) * (m - mean)).sum::<f64>() / (count - 1.0)).sqrt();
         let closed_us = deviation(interval_us);
-        for (name, value) in [
-            ("interval", interval_us),
-            ("deviation", deviation_us),
-            ("closed", closed_us),
-            ("apart", (deviation_us - closed_us).abs()),
-            ("error", (mean - interval_us).abs()),
-        ] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(
+            &mut series,
+            [
+                ("interval", interval_us),
+                ("deviation", deviation_us),
+                ("closed", closed_us),
+                ("apart", (deviation_us - closed_us).abs()),
+                ("error", (mean - interval_us).abs()),
+            ],
+        );
     }
     Ok(series)
 }

@@ -1,22 +1,21 @@
 //! Exchanges of profiles while messages flow: the time from the decision to the first packet of the
 //! new profile, how many there can be in a second, and what becomes of data.
 
-use crate::paper::Series;
+use super::ends::{CLIENT, Ends, SERVER};
+use crate::engine::ask;
+use crate::paper::{Series, push};
 use anyhow::{Context, Result, anyhow, ensure};
 use core::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{
-    Connection, ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError,
-    ExchangeEvent, FlowId, FlowOptions, MessageOptions, Read, TraceKind,
+    ConnectionConfig, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId, MessageOptions,
+    Read, TraceKind,
 };
 use uts_functions::mechanism::Promise;
 use uts_functions::{Function, Mechanism, Profile, Time, library};
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
+use uts_sim::WorldConfig;
 
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 200;
 /// A message is sent this often.
@@ -44,9 +43,7 @@ pub enum How {
 
 /// A connection over which messages flow.
 struct Run {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
-    flow: FlowId,
+    ends: Ends,
     sent: u32,
     /// Messages that have arrived, each as the next.
     received: u32,
@@ -64,51 +61,33 @@ fn message(number: u32) -> Vec<u8> {
 impl Run {
     fn new(path: &str, seed: u64, is_traced: bool) -> Result<Self> {
         let mut config = ConnectionConfig { idle_timeout: Duration::ZERO, ..ConnectionConfig::default() };
-        for property in ["preserveMsgBoundaries=require", "uts.adapt=off", "uts.consent=all"] {
-            config.requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
-        }
+        let asked = ["preserveMsgBoundaries=require", "uts.adapt=off", "uts.consent=all"];
+        ask(&mut config.requirements, asked)?;
         let endpoint = || EndpointConfig { accept: config.clone(), ..EndpointConfig::default() };
         let world = WorldConfig { server: endpoint(), client: endpoint(), seed, ..WorldConfig::default() };
-        let mut world = World::new(world, Identities::new()?)?;
-        world.set_path(uts_path::Target::Both, path).map_err(|error| anyhow!("{path}: {error}"))?;
-        if is_traced {
-            world.keep_packets(CLIENT);
-        }
-        let client = world.connect(CLIENT, config)?;
-        let handles = [None, Some(client)];
-        let flow = FlowId(0);
-        let mut run = Run { world, handles, flow, sent: 0, received: 0, wrong: 0, outcomes: 0 };
-        run.pass(Duration::from_secs(5))?;
-        run.flow = run.connection(CLIENT)?.open_flow(FlowOptions::default())?;
-        Ok(run)
-    }
-
-    fn connection(&mut self, node: NodeId) -> Result<&mut Connection> {
-        let handle = self.handles[node].context("there is no connection yet")?;
-        self.world.connection(node, handle).context("the connection is gone")
+        let ends = Ends::connected(world, config, path, is_traced)?;
+        Ok(Run { ends, sent: 0, received: 0, wrong: 0, outcomes: 0 })
     }
 
     fn profile(&mut self) -> Result<Profile> {
-        self.connection(CLIENT)?.profile(Direction::Out).context("no profile is in use")
+        self.ends.connection(CLIENT)?.profile(Direction::Out).context("no profile is in use")
     }
 
     fn send(&mut self) -> Result<()> {
-        let (now, flow, data) = (self.world.now(), self.flow, message(self.sent));
-        self.connection(CLIENT)?.send_message(now, flow, data.into(), MessageOptions::default())?;
+        let (now, flow, data) = (self.ends.world.now(), self.ends.flow, message(self.sent));
+        self.ends.connection(CLIENT)?.send_message(now, flow, data.into(), MessageOptions::default())?;
         self.sent += 1;
         Ok(())
     }
 
     /// Lets time pass, or until an exchange has come to an end.
     fn pass(&mut self, duration: Duration) -> Result<bool> {
-        let (until, before) = (self.world.now() + duration, self.outcomes);
+        let (until, before) = (self.ends.world.now() + duration, self.outcomes);
         while self.outcomes == before
-            && let Some(happening) = self.world.next(until)
+            && let Some((node, event)) = self.ends.next(until)?
         {
-            match happening.event {
-                Event::Connected => self.handles[happening.node] = Some(happening.connection),
-                Event::Readable(flow) if happening.node == SERVER => self.read(flow)?,
-                Event::Closed(reason) => return Err(anyhow!("host {}: {reason}", happening.node)),
+            match event {
+                Event::Readable(flow) if node == SERVER => self.read(flow)?,
                 Event::Exchange(step) => match *step {
                     ExchangeEvent::Completed { .. }
                     | ExchangeEvent::Refused { .. }
@@ -122,8 +101,8 @@ impl Run {
     }
 
     fn read(&mut self, flow: FlowId) -> Result<()> {
-        let now = self.world.now();
-        while let Ok(Read::Message(data)) = self.connection(SERVER)?.read(now, flow, 1 << 16) {
+        let now = self.ends.world.now();
+        while let Ok(Read::Message(data)) = self.ends.connection(SERVER)?.read(now, flow, 1 << 16) {
             let is_next = data == message(self.received);
             self.wrong += u32::from(!is_next);
             self.received += 1;
@@ -132,8 +111,8 @@ impl Run {
     }
 
     fn ask(&mut self, how: How, profile: Profile) -> Result<Result<u32, ExchangeError>> {
-        let now = self.world.now();
-        let connection = self.connection(CLIENT)?;
+        let now = self.ends.world.now();
+        let connection = self.ends.connection(CLIENT)?;
         Ok(match how {
             How::Asked => connection.request_profile(now, Direction::Out, profile),
             How::AtOnce | How::Refused => connection.use_profile(now, profile),
@@ -174,7 +153,7 @@ pub fn over_round_trips(how: How) -> Result<Series> {
         let wanted = other_of(&run.profile()?, Function::Congestion, ["new-reno", "cubic"])?;
         if how == How::Refused {
             let number = wanted.get(Function::Congestion).number;
-            run.connection(SERVER)?.withdraw(Function::Congestion, number);
+            run.ends.connection(SERVER)?.withdraw(Function::Congestion, number);
         }
         let span = Duration::from_micros(rtt_us) * 4 + Duration::from_millis(20);
         let steps = u32::try_from(span.as_micros() / EVERY.as_micros())?;
@@ -183,18 +162,18 @@ pub fn over_round_trips(how: How) -> Result<Series> {
             run.send()?;
             if step == steps / 3 {
                 let epoch = run.ask(how, wanted)??;
-                decided = Some((run.world.now(), epoch));
+                decided = Some((run.ends.world.now(), epoch));
             }
             run.pass_all(EVERY)?;
         }
         run.finish()?;
         let (at, epoch) = decided.context("nothing was decided")?;
         let is_first = |kind: TraceKind| matches!(kind, TraceKind::Sent | TraceKind::Repeated);
-        let rows = run.world.take_packets(CLIENT);
+        let rows = run.ends.world.take_packets(CLIENT);
         let first = rows.iter().map(|(_, row)| row).find(|row| row.epoch == epoch && is_first(row.kind));
         let first = first.with_context(|| format!("no packet of epoch {epoch} left"))?.at.since(at);
         ensure!(run.wrong == 0, "{} messages came otherwise than they were sent", run.wrong);
-        let discarded = run.connection(SERVER)?.stats().dropped_unknown_epoch;
+        let discarded = run.ends.connection(SERVER)?.stats().dropped_unknown_epoch;
         let values = [
             ("rtt", rtt_us as f64 / 1000.0),
             ("first", first.as_secs_f64() * 1000.0),
@@ -202,7 +181,7 @@ pub fn over_round_trips(how: How) -> Result<Series> {
             ("lost", run.bytes_lost()),
             ("discarded", discarded as f64),
         ];
-        values.into_iter().for_each(|(name, value)| series.entry(name.to_owned()).or_default().push(value));
+        push(&mut series, values);
     }
     Ok(series)
 }
@@ -210,8 +189,8 @@ pub fn over_round_trips(how: How) -> Result<Series> {
 impl Run {
     /// Lets all of a time pass, whatever comes to an end meanwhile.
     fn pass_all(&mut self, duration: Duration) -> Result<()> {
-        let until = self.world.now() + duration;
-        while self.world.now() < until && self.pass(until.since(self.world.now()))? {}
+        let until = self.ends.world.now() + duration;
+        while self.ends.world.now() < until && self.pass(until.since(self.ends.world.now()))? {}
         Ok(())
     }
 
@@ -223,8 +202,8 @@ impl Run {
             (Function::Acknowledgement, ["delayed", "per-packet"]),
         ];
         let (before, mut turn, mut is_idle) = (self.outcomes, 0, true);
-        let mut sends_at = self.world.now();
-        while self.world.now() < until {
+        let mut sends_at = self.ends.world.now();
+        while self.ends.world.now() < until {
             if is_idle {
                 let (function, names) = turns[turn % turns.len()];
                 let wanted = other_of(&self.profile()?, function, names)?;
@@ -235,11 +214,11 @@ impl Run {
                 };
                 turn += usize::from(!is_idle);
             }
-            if self.world.now() >= sends_at {
+            if self.ends.world.now() >= sends_at {
                 self.send()?;
                 sends_at += EVERY;
             }
-            is_idle |= self.pass(sends_at.since(self.world.now()))?;
+            is_idle |= self.pass(sends_at.since(self.ends.world.now()))?;
         }
         Ok(self.outcomes - before)
     }
@@ -254,7 +233,7 @@ pub fn rates(how: How) -> Result<Series> {
     let mut series = Series::new();
     for rtt_us in RATES_US {
         let mut run = Run::new(&format!("rate=1gbit buffer=4000p delay={}us", rtt_us / 2), rtt_us, false)?;
-        let until = run.world.now() + SPAN;
+        let until = run.ends.world.now() + SPAN;
         let exchanges = run.exchange_for(how, until)?;
         run.finish()?;
         ensure!(run.wrong == 0, "{} messages came otherwise than they were sent", run.wrong);
@@ -263,7 +242,7 @@ pub fn rates(how: How) -> Result<Series> {
             ("rate", f64::from(exchanges) / SPAN.as_secs_f64()),
             ("lost", run.bytes_lost()),
         ];
-        values.into_iter().for_each(|(name, value)| series.entry(name.to_owned()).or_default().push(value));
+        push(&mut series, values);
     }
     Ok(series)
 }
@@ -276,7 +255,7 @@ pub fn rates(how: How) -> Result<Series> {
 pub fn at_random() -> Result<Series> {
     let path = "rate=5mbit buffer=200p delay=30ms loss=0.02 jitter=10ms,reorder duplicate=0.02";
     let (mut run, mut rng) = (Run::new(path, 7, false)?, ChaCha8Rng::seed_from_u64(7));
-    let begins = run.world.now();
+    let begins = run.ends.world.now();
     let base = run.profile()?;
     let keeps = |m: &Mechanism| !m.facts.passes_over && m.number < 128;
     let choices: Vec<Profile> = Function::ALL
@@ -296,11 +275,11 @@ pub fn at_random() -> Result<Series> {
     while asked < EXCHANGES {
         let wanted = choices[rng.random_range(0..choices.len())];
         let kind = rng.random_range(0..3);
-        let now = run.world.now();
+        let now = run.ends.world.now();
         let outcome = match kind {
             0 => run.ask(How::Asked, wanted)?,
             1 => run.ask(How::AtOnce, wanted)?,
-            _ => run.connection(SERVER)?.request_profile(now, Direction::In, wanted),
+            _ => run.ends.connection(SERVER)?.request_profile(now, Direction::In, wanted),
         };
         asked += usize::from(outcome.is_ok());
         at_once += usize::from(outcome.is_ok() && kind == 1);
@@ -310,7 +289,7 @@ pub fn at_random() -> Result<Series> {
         run.pass_all(Duration::from_millis(rng.random_range(0..BETWEEN_MS)))?;
     }
     run.finish()?;
-    let hours = run.world.now().since(begins).as_secs_f64() / 3600.0;
+    let hours = run.ends.world.now().since(begins).as_secs_f64() / 3600.0;
     let values = [
         ("asked", asked as f64),
         ("at-once", at_once as f64),

@@ -2,13 +2,11 @@
 //! ([`super::machines`]) and the protocol server in a model ([`super::server`]).
 
 use super::machines::{Functions, I486, MIPS, Machine};
-use super::server::Transfer;
-use crate::paper::Series;
+use super::server::{ADAPT_NS, Transfer};
+use crate::paper::{Series, push};
 use anyhow::{Context, Result};
 
-/// Time of a switch, and the round trip that a handshake adds, in microseconds (sections 3.3.3 and
-/// 4.7).
-const ADAPT_US: f64 = 1664.0;
+/// Round trip that a handshake adds to a switch, in microseconds (section 3.3.3).
 const ROUND_TRIP_US: f64 = 7644.0;
 /// Throughput of the 486 that sends, in Mbit/s, by the functions of table 3.7.
 const PUBLISHED_MBPS: [f64; 4] = [4.965, 5.481, 8.089, 8.311];
@@ -30,10 +28,6 @@ const TRIED: u64 = 64;
 const FIRST_NS: u64 = 200_000_000;
 const STEP_NS: u64 = 3_700_000;
 
-fn push(series: &mut Series, values: impl IntoIterator<Item = (&'static str, f64)>) {
-    values.into_iter().for_each(|(name, value)| series.entry(name.into()).or_default().push(value));
-}
-
 /// Throughput of all four TCPs between two machines.
 ///
 /// # Errors
@@ -42,7 +36,7 @@ pub fn bulk(sender: &'static Machine, receiver: &'static Machine, is_slower: boo
     let mut series = Series::new();
     for (n, (_, functions)) in Functions::ALL.into_iter().enumerate() {
         let figures = Transfer { is_slower, ..Transfer::of(sender, receiver, functions) }.figures()?;
-        series.entry("functions".into()).or_default().push(n as f64);
+        push(&mut series, [("functions", n as f64)]);
         figures.into_iter().for_each(|(name, values)| series.entry(name).or_default().extend(values));
     }
     Ok(series)
@@ -124,7 +118,7 @@ pub fn time_line(side: usize) -> Result<Series> {
 pub fn files(is_ascii: bool) -> Result<Series> {
     let mut series = Series::new();
     for kilobytes in FILES_KB {
-        series.entry("kilobytes".into()).or_default().push(f64::from(kilobytes));
+        push(&mut series, [("kilobytes", f64::from(kilobytes))]);
         for (name, functions) in Functions::ALL {
             let transfer = Transfer {
                 file_bytes: kilobytes * 1024,
@@ -144,7 +138,7 @@ pub fn files(is_ascii: bool) -> Result<Series> {
 /// Time until as much has been sent as without a switch, in microseconds (section 4.7, figures 4.10
 /// and 4.11), where `handshake` is the time that passes before it.
 fn formula(from_mbps: f64, to_mbps: f64, handshake_us: f64) -> f64 {
-    handshake_us + ADAPT_US * to_mbps / (to_mbps - from_mbps)
+    handshake_us + ADAPT_NS as f64 / 1e3 * to_mbps / (to_mbps - from_mbps)
 }
 
 /// Table 4.5 by the formula, with the throughput of table 3.7, and with ours; and what the model

@@ -1,7 +1,8 @@
 //! Hand-offs between radio cells (section 1.4): nothing passes for 150 ms, and no byte reaches the
 //! application for longer than that.
 
-use crate::paper::Series;
+use crate::engine::ask;
+use crate::paper::{Series, push};
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use core::time::Duration;
@@ -51,10 +52,8 @@ impl Passed {
 /// A transfer under a profile, or as the policy chooses, with a hand-off.
 fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
     let mut client = ConnectionConfig::default();
-    for property in
-        profile.into_iter().flat_map(|name| [format!("uts.profile={name}"), "uts.consent=all".into()])
-    {
-        client.requirements.assign(&property).map_err(|error| anyhow!("{property}: {error}"))?;
+    if let Some(name) = profile {
+        ask(&mut client.requirements, [&*format!("uts.profile={name}"), "uts.consent=all"])?;
     }
     let path = PathConfig::both(PATH.parse().map_err(|error| anyhow!("{PATH}: {error}"))?);
     let mut config = WorldConfig { path, seed, ..WorldConfig::default() };
@@ -92,9 +91,7 @@ fn transfer(profile: Option<&str>, began: Time, seed: u64) -> Result<Passed> {
 /// it arrives.
 fn messages(began: Time, seed: u64) -> Result<Passed> {
     let mut client = ConnectionConfig::default();
-    for property in ["preserveMsgBoundaries=require", "preserveOrder=prohibit"] {
-        client.requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
-    }
+    ask(&mut client.requirements, ["preserveMsgBoundaries=require", "preserveOrder=prohibit"])?;
     let path = PathConfig::both(PATH.parse().map_err(|error| anyhow!("{PATH}: {error}"))?);
     let config = WorldConfig { path, seed, ..WorldConfig::default() };
     let mut world = World::new(config, Identities::new()?)?;
@@ -149,7 +146,7 @@ pub fn pauses(profile: Option<&str>) -> Result<Series> {
     let mut series = Series::new();
     for n in 0..TRIED {
         let passed = transfer(profile, FIRST + STEP * n, u64::from(n) + 1)?;
-        series.entry("pause".into()).or_default().push(passed.pause().as_secs_f64() * 1e3);
+        push(&mut series, [("pause", passed.pause().as_secs_f64() * 1e3)]);
         if n > 0 {
             continue;
         }
@@ -158,8 +155,7 @@ pub fn pauses(profile: Option<&str>) -> Result<Series> {
         for (at, bytes) in &passed.delivered {
             let at_ms = (at.since(Time::ZERO).as_secs_f64() - FIRST.since(Time::ZERO).as_secs_f64()) * 1e3;
             if SHOWN_MS.contains(&at_ms) {
-                series.entry("at".into()).or_default().push(at_ms);
-                series.entry("kilobytes".into()).or_default().push((*bytes as f64 - before as f64) / 1e3);
+                push(&mut series, [("at", at_ms), ("kilobytes", (*bytes as f64 - before as f64) / 1e3)]);
             }
         }
     }

@@ -12,7 +12,7 @@ const FULL_BYTES: f64 = 1400.0;
 /// an acknowledgement (0 where none passes). None is from probe 10 to 11, which is the cable.
 type Delays = [[f64; 3]; 18];
 
-/// Which functions a TCP has, as columns of table 3.14.
+/// Functions that a TCP has, as columns of table 3.14.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Functions {
     /// Checksums.

@@ -12,6 +12,7 @@
 //! Conclusions from the units are in `reference/thesis.toml`.
 
 pub mod clock;
+mod ends;
 pub mod exchange;
 pub mod factors;
 pub mod hand_off;

@@ -1,19 +1,17 @@
 //! Nagle's algorithm (section 2.3.2): keystrokes become one packet in a round trip where they are
 //! echoed, one in each delayed acknowledgement where they are not, and an escape code waits.
 
-use crate::paper::Series;
-use anyhow::{Context, Result, anyhow, ensure};
+use super::ends::{CLIENT, Ends, SERVER};
+use crate::average::median;
+use crate::engine::ask;
+use crate::paper::{Series, push};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use core::time::Duration;
-use uts_engine::{
-    Connection, ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read, TraceKind,
-};
+use uts_engine::{ConnectionConfig, Event, FlowId, Read, TraceKind};
 use uts_functions::Time;
-use uts_sim::identity::Identities;
-use uts_sim::{NodeId, World, WorldConfig};
+use uts_sim::{NodeId, WorldConfig};
 
-const SERVER: NodeId = 0;
-const CLIENT: NodeId = 1;
 /// Round trips, in milliseconds: of a LAN, and longer ones.
 const ROUND_TRIPS_MS: [u64; 5] = [1, 20, 50, 100, 150];
 /// A key is typed this often, faster than a round trip for the longer ones.
@@ -38,9 +36,7 @@ pub enum Reader {
 }
 
 struct Run {
-    world: World,
-    handles: [Option<ConnectionHandle>; 2],
-    flow: FlowId,
+    ends: Ends,
     reader: Reader,
     /// Bytes that the server has read, and those of its answers that the client has.
     read: u64,
@@ -51,65 +47,43 @@ impl Run {
     fn new(rtt_ms: u64, reader: Reader, has_nagle: bool) -> Result<Self> {
         let mut config = ConnectionConfig { idle_timeout: Duration::ZERO, ..ConnectionConfig::default() };
         let nagle = u8::from(has_nagle);
-        for property in [
+        let asked = [
             "uts.profile=tcp-reno".to_owned(),
             format!("uts.profile.flow=sliding-window(nagle={nagle})"),
             format!("uts.profile.acknowledgement=in-order(packets=2,delay={DELAY_MS})"),
             "uts.consent=all".to_owned(),
-        ] {
-            config.requirements.assign(&property).map_err(|error| anyhow!("{property}: {error}"))?;
-        }
+        ];
+        ask(&mut config.requirements, asked)?;
         let mut world = WorldConfig { seed: rtt_ms, ..WorldConfig::default() };
         // What the server says goes under the same profile.
         world.server.accept = config.clone();
-        let mut world = World::new(world, Identities::new()?)?;
         let path = format!("rate=10mbit delay={}us", rtt_ms * 500);
-        world.set_path(uts_path::Target::Both, &path).map_err(|error| anyhow!("{path}: {error}"))?;
-        world.keep_packets(CLIENT);
-        let client = world.connect(CLIENT, config)?;
-        let mut run = Run {
-            world,
-            handles: [None, Some(client)],
-            flow: FlowId(0),
-            reader,
-            read: 0,
-            answers: Vec::new(),
-        };
-        run.pass(Duration::from_secs(5))?;
-        run.flow = run.connection(CLIENT)?.open_flow(FlowOptions::default())?;
-        Ok(run)
-    }
-
-    fn connection(&mut self, node: NodeId) -> Result<&mut Connection> {
-        let handle = self.handles[node].context("there is no connection yet")?;
-        self.world.connection(node, handle).context("the connection is gone")
+        let ends = Ends::connected(world, config, &path, true)?;
+        Ok(Run { ends, reader, read: 0, answers: Vec::new() })
     }
 
     fn key(&mut self) -> Result<()> {
-        let (now, flow) = (self.world.now(), self.flow);
+        let (now, flow) = (self.ends.world.now(), self.ends.flow);
         ensure!(
-            self.connection(CLIENT)?.write(now, flow, Bytes::from_static(b"k"))? == 1,
+            self.ends.connection(CLIENT)?.write(now, flow, Bytes::from_static(b"k"))? == 1,
             "a key was not taken"
         );
         Ok(())
     }
 
     fn pass(&mut self, duration: Duration) -> Result<()> {
-        let until = self.world.now() + duration;
-        while let Some(happening) = self.world.next(until) {
-            match happening.event {
-                Event::Connected => self.handles[happening.node] = Some(happening.connection),
-                Event::Readable(flow) => self.read(happening.node, flow)?,
-                Event::Closed(reason) => return Err(anyhow!("host {}: {reason}", happening.node)),
-                _ => {}
+        let until = self.ends.world.now() + duration;
+        while let Some((node, event)) = self.ends.next(until)? {
+            if let Event::Readable(flow) = event {
+                self.read(node, flow)?;
             }
         }
         Ok(())
     }
 
     fn read(&mut self, node: NodeId, flow: FlowId) -> Result<()> {
-        let now = self.world.now();
-        while let Ok(Read::Bytes(_, data)) = self.connection(node)?.read(now, flow, 1 << 16) {
+        let now = self.ends.world.now();
+        while let Ok(Read::Bytes(_, data)) = self.ends.connection(node)?.read(now, flow, 1 << 16) {
             if node == CLIENT {
                 self.answers.extend(data.iter().map(|_| now));
                 continue;
@@ -123,7 +97,7 @@ impl Run {
             };
             let answer = Bytes::from(vec![b'a'; usize::try_from(answers)?]);
             if !answer.is_empty() {
-                self.connection(SERVER)?.write(now, flow, answer)?;
+                self.ends.connection(SERVER)?.write(now, flow, answer)?;
             }
         }
         Ok(())
@@ -131,17 +105,11 @@ impl Run {
 
     /// Times at which packets of keys left, since an instant.
     fn packets(&mut self, since: Time) -> Vec<Time> {
-        let rows = self.world.take_packets(CLIENT);
+        let rows = self.ends.world.take_packets(CLIENT);
         let is_key =
             |row: &uts_engine::TraceRow| row.kind == TraceKind::Sent && row.data.is_some() && row.at >= since;
         rows.iter().map(|(_, row)| row).filter(|row| is_key(row)).map(|row| row.at).collect()
     }
-}
-
-/// The median (the upper of two); the first packets of a connection are acknowledged at once.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The median time between two packets of keys, in milliseconds, over some round trips, where keys
@@ -153,18 +121,15 @@ pub fn keys(reader: Reader, has_nagle: bool) -> Result<Series> {
     let mut series = Series::new();
     for rtt_ms in ROUND_TRIPS_MS {
         let mut run = Run::new(rtt_ms, reader, has_nagle)?;
-        let begins = run.world.now();
+        let begins = run.ends.world.now();
         for _ in 0..KEYS {
             run.key()?;
             run.pass(KEY_EVERY)?;
         }
         let packets = run.packets(begins);
         let gaps = packets.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64() * 1e3);
-        let between = median(gaps.collect());
-        for (name, value) in [("rtt", rtt_ms as f64), ("between", between), ("packets", packets.len() as f64)]
-        {
-            series.entry(name.into()).or_default().push(value);
-        }
+        let between = median(gaps);
+        push(&mut series, [("rtt", rtt_ms as f64), ("between", between), ("packets", packets.len() as f64)]);
     }
     Ok(series)
 }
@@ -182,16 +147,14 @@ pub fn codes(has_nagle: bool) -> Result<Series> {
             run.key()?;
             run.pass(WITHIN_CODE)?;
             run.key()?;
-            let typed = run.world.now();
+            let typed = run.ends.world.now();
             run.pass(CODE_EVERY)?;
             let answered = run.answers.pop().context("a code has no answer")?;
             ensure!(run.answers.is_empty() && answered >= typed, "one answer to a code");
             waits.push(answered.since(typed).as_secs_f64() * 1e3);
         }
         let wait = median(waits);
-        for (name, value) in [("rtt", rtt_ms as f64), ("wait", wait), ("beyond", wait - rtt_ms as f64)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("rtt", rtt_ms as f64), ("wait", wait), ("beyond", wait - rtt_ms as f64)]);
     }
     Ok(series)
 }

@@ -5,7 +5,9 @@
 //! control is off and the receiver is overrun.
 
 use super::machines::{Functions, I486, Part};
-use crate::paper::Series;
+use super::server::{BUFFER_BYTES, QUEUE_PACKETS};
+use crate::engine::ask;
+use crate::paper::{Series, push};
 use anyhow::{Context, Result, anyhow, ensure};
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, Direction, TraceKind, TraceRow};
@@ -22,7 +24,6 @@ const CLIENT: usize = 1;
 /// congestion window, which the thesis counts as part of it.
 const ERRORS: &str = "internet-16";
 const FLOW: &str = "sliding-window";
-const WINDOW_BYTES: u64 = 61_440;
 const CONGESTION: &str = "new-reno";
 /// Length of a report at the most: a longer packet carries data.
 const REPORT_BYTES_MAX: usize = 600;
@@ -32,8 +33,6 @@ const PACKET_BYTES: usize = 1472;
 const RATE_BPS: u64 = 9_752_925;
 /// Segments of a block of 64 KB, which the costs of a block are spread over.
 const BLOCK_PACKETS: f64 = 45.0;
-/// Packets between Mach and the protocol server (section 3.4.2).
-const QUEUE_PACKETS: u32 = 16;
 const BYTES: u64 = 14_000_000;
 /// A transfer that is compared with what is behind a switch has switched then, as early as it can.
 const BEGIN: Time = Time::from_millis(100);
@@ -69,7 +68,7 @@ fn costs() -> Result<Costs> {
         rate_bps: Some(RATE_BPS),
         send_buffers: Some(2),
         send_queue: Some(2),
-        receive_queue: Some(QUEUE_PACKETS),
+        receive_queue: Some(QUEUE_PACKETS as u32),
         mechanisms: vec![
             mechanism(Function::Detection, number(Function::Detection, ERRORS)?, no_error),
             mechanism(Function::Flow, number(Function::Flow, FLOW)?, no_flow),
@@ -82,7 +81,7 @@ fn costs() -> Result<Costs> {
 fn properties(functions: Functions) -> [String; 10] {
     let congestion = if functions.has_flow { CONGESTION } else { "none" };
     let errors = if functions.has_errors { ERRORS } else { "none" };
-    let flow = if functions.has_flow { format!("{FLOW}(window={WINDOW_BYTES})") } else { "none".into() };
+    let flow = if functions.has_flow { format!("{FLOW}(window={BUFFER_BYTES})") } else { "none".into() };
     [
         "uts.adapt=off".into(),
         "uts.consent=all".into(),
@@ -116,9 +115,7 @@ fn transfer(from: Functions, switches: &[(Time, Functions)]) -> Result<Passed> {
         packet_bytes_min: PACKET_BYTES,
         ..ConnectionConfig::default()
     };
-    for property in properties(from) {
-        client.requirements.assign(&property).map_err(|error| anyhow!("{property}: {error}"))?;
-    }
+    ask(&mut client.requirements, properties(from))?;
     let mut config = WorldConfig { path: PathConfig::default(), seed: 1, ..WorldConfig::default() };
     config.server.accept.requirements.consents = client.requirements.consents.clone();
     config.server.accept.packet_bytes_min = PACKET_BYTES;
@@ -166,7 +163,7 @@ fn transfer(from: Functions, switches: &[(Time, Functions)]) -> Result<Passed> {
 fn switched(profile: Profile, to: Functions) -> Result<Profile> {
     let errors = library::by_name(Function::Detection, if to.has_errors { ERRORS } else { "none" })?;
     let flow = if to.has_flow {
-        library::by_name(Function::Flow, FLOW)?.choice_with(&[("window", WINDOW_BYTES)])?
+        library::by_name(Function::Flow, FLOW)?.choice_with(&[("window", BUFFER_BYTES.into())])?
     } else {
         library::by_name(Function::Flow, "none")?.choice()
     };
@@ -220,8 +217,7 @@ pub fn switch(from: Functions, to: Functions, settles: Duration) -> Result<Serie
         for (at, mbps) in instantaneous(&passed.packets[side], side == 0) {
             let at_ms = since_switch(at);
             if (from_ms..to_ms).contains(&at_ms) {
-                series.entry(format!("{name}-at")).or_default().push(at_ms);
-                series.entry(format!("{name}-mbps")).or_default().push(mbps);
+                push(&mut series, [(&*format!("{name}-at"), at_ms), (&format!("{name}-mbps"), mbps)]);
             }
         }
         for (when, begin, end, alone, edges_ms) in &windows {

@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 /// segment, and of what is copied at a time (section 3.3.3).
 const FILE_BYTES: u32 = 1_048_576;
 const WRITE_BYTES: u32 = 65_536;
-const BUFFER_BYTES: u32 = 61_440;
+pub(super) const BUFFER_BYTES: u32 = 61_440;
 const SEGMENT_BYTES: u32 = 1460;
 const CLUSTER_BYTES: u32 = 4096;
 /// Packets between Mach and the server (section 3.4.2).
-const QUEUE_PACKETS: usize = 16;
+pub(super) const QUEUE_PACKETS: usize = 16;
 /// Congestion window and threshold where a faster machine sends (section 3.3.3).
 const WINDOW_BYTES: u32 = 23_360;
 /// An acknowledgement goes for this part of a window, in quarters. The thesis says no more than "a
@@ -31,7 +31,7 @@ const FRAME_BYTES: u32 = 38;
 /// The least that Ethernet carries in a frame.
 const FRAME_BYTES_MIN: u32 = 46;
 /// Time that a switch of functions takes the sender (section 4.7).
-const ADAPT_NS: u64 = 1_664_000;
+pub(super) const ADAPT_NS: u64 = 1_664_000;
 /// 10 Mbit/s.
 const NS_PER_BYTE: u64 = 800;
 /// No transfer takes longer.

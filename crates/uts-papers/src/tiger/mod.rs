@@ -13,7 +13,7 @@ mod trace;
 
 use crate::data;
 use crate::engine;
-use crate::paper::{Conclusion, Paper, Results, Series, Unit};
+use crate::paper::{Conclusion, Paper, Results, Series, Unit, push};
 use crate::tcp::receiver::Prune;
 use crate::tcp::sender::{Partial, Row};
 use crate::tcp::world::{Outcome, Setup};
@@ -106,25 +106,26 @@ fn sweep(testbed: &Testbed, buffers: &[u32], bytes: u32) -> Result<Series> {
     let mut series = Series::new();
     for buffers in buffers {
         let outcome = testbed.setup(*buffers, bytes).run()?;
-        push(&mut series, f64::from(*buffers), "buffers", &outcome);
+        push_outcome(&mut series, f64::from(*buffers), "buffers", &outcome);
     }
     series.insert("jump".into(), vec![jump(&series)]);
     Ok(series)
 }
 
-fn push(series: &mut Series, key: f64, name: &str, outcome: &Outcome) {
-    for (name, value) in [
-        (name, key),
-        ("kbps", outcome.kbps()),
-        ("drops", outcome.drops_per_s()),
-        ("dropped", outcome.router.dropped() as f64),
-        ("timeouts", outcome.sender.timeouts.len() as f64),
-        ("fast", outcome.sender.fast.len() as f64),
-        ("prunes", outcome.receiver.prunes as f64),
-        ("longest", outcome.router.max_queue_packets as f64),
-    ] {
-        series.entry(name.into()).or_default().push(value);
-    }
+fn push_outcome(series: &mut Series, key: f64, name: &str, outcome: &Outcome) {
+    push(
+        series,
+        [
+            (name, key),
+            ("kbps", outcome.kbps()),
+            ("drops", outcome.drops_per_s()),
+            ("dropped", outcome.router.dropped() as f64),
+            ("timeouts", outcome.sender.timeouts.len() as f64),
+            ("fast", outcome.sender.fast.len() as f64),
+            ("prunes", outcome.receiver.prunes as f64),
+            ("longest", outcome.router.max_queue_packets as f64),
+        ],
+    );
 }
 
 /// The most buffers with which a transfer is much faster than with one more; 0 if there are none.
@@ -142,8 +143,8 @@ fn rates() -> Result<Series> {
     for rate in RATES {
         // A minute or so, whatever the rate.
         let outcome = Testbed { rate_kbps: rate, ..Testbed::of(LARGE) }.setup(63, rate * 5000).run()?;
-        push(&mut series, rate.into(), "rate", &outcome);
-        series.entry("theory".into()).or_default().push(host::theory_kbps(rate));
+        push_outcome(&mut series, rate.into(), "rate", &outcome);
+        push(&mut series, [("theory", host::theory_kbps(rate))]);
     }
     for (name, rate) in [("at-5000", 5000), ("at-5120", 5120)] {
         let outcome = Testbed { rate_kbps: rate, ..Testbed::of(LARGE) }.setup(63, LONG_BYTES).run()?;
@@ -170,9 +171,7 @@ fn queue() -> Result<Series> {
     for bytes in WINDOWS {
         let outcome = Testbed::of(bytes).setup(63, 2_000_000).run()?;
         let longest = outcome.router.max_queue_packets as f64 * f64::from(host::SEGMENT_BYTES);
-        for (name, value) in [("buffer", f64::from(bytes)), ("longest", longest)] {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, [("buffer", f64::from(bytes)), ("longest", longest)]);
     }
     Ok(series)
 }
@@ -183,8 +182,7 @@ fn delays() -> Result<Series> {
     for delay_us in DELAYS_US {
         let jump = sweep(&Testbed { delay_us, ..Testbed::of(LARGE) }, &[4, 5, 6, 7, 8, 9, 10], SHORT_BYTES)?
             ["jump"][0];
-        series.entry("jump".into()).or_default().push(jump);
-        series.entry("delay".into()).or_default().push(f64::from(delay_us) / 1000.0);
+        push(&mut series, [("jump", jump), ("delay", f64::from(delay_us) / 1000.0)]);
     }
     Ok(series)
 }
@@ -196,8 +194,8 @@ fn bunches() -> Result<Series> {
         for buffers in [7, 8, 9, 10, 27] {
             let bunch = Duration::from_micros(bunch_us);
             let outcome = Setup { bunch, ..Testbed::of(LARGE).setup(buffers, SHORT_BYTES) }.run()?;
-            push(&mut series, f64::from(buffers), "buffers", &outcome);
-            series.entry("bunch".into()).or_default().push(bunch_us as f64 / 1000.0);
+            push_outcome(&mut series, f64::from(buffers), "buffers", &outcome);
+            push(&mut series, [("bunch", bunch_us as f64 / 1000.0)]);
         }
     }
     Ok(series)
@@ -222,8 +220,7 @@ fn by_engine(buffers: &[u32], bytes: u64, properties: &[&str]) -> Result<Series>
         let outcome = setup.run(Duration::from_secs(600))?;
         let took =
             outcome.first().and_then(engine::Outcome::took).map_or(f64::NAN, |took| took.as_secs_f64());
-        series.entry("buffers".into()).or_default().push(f64::from(*buffers));
-        series.entry("kbps".into()).or_default().push(bytes as f64 * 8e-3 / took);
+        push(&mut series, [("buffers", f64::from(*buffers)), ("kbps", bytes as f64 * 8e-3 / took)]);
     }
     Ok(series)
 }
@@ -243,9 +240,7 @@ fn waits() -> Result<Series> {
             ("kbps-8", at(8.0)),
             ("kbps-10", at(10.0)),
         ];
-        for (name, value) in row {
-            series.entry(name.into()).or_default().push(value);
-        }
+        push(&mut series, row);
     }
     Ok(series)
 }

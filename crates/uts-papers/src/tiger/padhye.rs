@@ -3,7 +3,7 @@
 //! lines that lose packets at random.
 
 use super::host::SEGMENT_BYTES;
-use crate::paper::Series;
+use crate::paper::{Series, push};
 use crate::tcp::receiver::{self, Prune};
 use crate::tcp::sender::{self, Partial};
 use crate::tcp::world::Setup;
@@ -47,18 +47,19 @@ pub(super) fn against_simulation() -> Result<Series> {
             };
             let predicted = packets_per_s(p, rtt, timeout, WINDOW);
             let measured = log.packets.0 as f64 / outcome.took.as_secs_f64();
-            for (name, value) in [
-                ("loss", loss),
-                ("delay", f64::from(delay_ms)),
-                ("p", p),
-                ("rtt", rtt),
-                ("timeout", timeout),
-                ("predicted", predicted),
-                ("measured", measured),
-                ("error", (predicted - measured).abs() / measured),
-            ] {
-                series.entry(name.into()).or_default().push(value);
-            }
+            push(
+                &mut series,
+                [
+                    ("loss", loss),
+                    ("delay", f64::from(delay_ms)),
+                    ("p", p),
+                    ("rtt", rtt),
+                    ("timeout", timeout),
+                    ("predicted", predicted),
+                    ("measured", measured),
+                    ("error", (predicted - measured).abs() / measured),
+                ],
+            );
         }
     }
     let mut errors = series["error"].clone();
