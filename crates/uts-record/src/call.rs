@@ -3,9 +3,9 @@
 //!
 //! Times are seconds, and milliseconds where a name says so, of virtual time since the call began.
 
-use anyhow::{Context, Result, bail};
+use crate::record_file;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 
 /// The file with all data.
@@ -193,10 +193,7 @@ impl Record {
 /// # Errors
 /// The file or the directory cannot be written.
 pub fn write(dir: &Path, record: &Record) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let file = dir.join(DATA_FILE);
-    let text = serde_json::to_string(record).context("cannot put the call into JSON")?;
-    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    record_file::write(dir, DATA_FILE, record)
 }
 
 /// Reads the record in `dir`.
@@ -204,14 +201,7 @@ pub fn write(dir: &Path, record: &Record) -> Result<()> {
 /// # Errors
 /// The file cannot be read, is not the record of a call, or has another version.
 pub fn load(dir: &Path) -> Result<Record> {
-    let file = dir.join(DATA_FILE);
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let what = || format!("{} is not the record of a call", file.display());
-    let record: Record = serde_json::from_str(&text).with_context(what)?;
-    if record.format != FORMAT {
-        bail!("{} has format {}, and {FORMAT} is known", file.display(), record.format);
-    }
-    Ok(record)
+    record_file::load(dir, DATA_FILE, FORMAT, "the record of a call")
 }
 
 #[cfg(test)]

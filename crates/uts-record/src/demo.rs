@@ -3,9 +3,9 @@
 //! Times are seconds since the client's first datagram entered the relay, unless their names say
 //! otherwise. Series are kept as columns of equal length.
 
-use anyhow::{Context, Result, bail};
+use crate::record_file;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 
 /// The file with all data.
@@ -324,10 +324,7 @@ fn share(payload_bytes: u64, capacity_bytes: Option<f64>) -> Option<f64> {
 /// # Errors
 /// The file or the directory cannot be written.
 pub fn write(dir: &Path, record: &Record) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
-    let data = dir.join(DATA_FILE);
-    let json = serde_json::to_vec(record).context("cannot put the record into JSON")?;
-    fs::write(&data, json).with_context(|| format!("cannot write {}", data.display()))
+    record_file::write(dir, DATA_FILE, record)
 }
 
 /// Reads the record of `dir`.
@@ -335,19 +332,7 @@ pub fn write(dir: &Path, record: &Record) -> Result<()> {
 /// # Errors
 /// It is missing, is not a record, or is one of another version.
 pub fn load(dir: &Path) -> Result<Record> {
-    let path = dir.join(DATA_FILE);
-    let json = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let value: serde_json::Value =
-        serde_json::from_slice(&json).with_context(|| format!("{} is not JSON", path.display()))?;
-    match value.get("format").and_then(serde_json::Value::as_u64) {
-        Some(format) if format == u64::from(FORMAT) => {}
-        Some(format) => {
-            bail!("{} has format {format}, and this program reads format {FORMAT}", path.display())
-        }
-        None => bail!("{} is not the record of a demonstration", path.display()),
-    }
-    serde_json::from_value(value)
-        .with_context(|| format!("{} is not the record of a demonstration", path.display()))
+    record_file::load(dir, DATA_FILE, FORMAT, "the record of a demonstration")
 }
 
 #[cfg(test)]

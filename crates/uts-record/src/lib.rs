@@ -23,6 +23,7 @@ pub mod merge;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;
+mod record_file;
 pub mod reproduction;
 pub mod run;
 pub mod samples;
