@@ -474,9 +474,8 @@ impl Ways {
             *governs = epoch;
         }
         if group == 0 {
-            let before = self.flows.flow_template.replace(template.clone());
-            self.flows.has_other_window |=
-                before.is_none_or(|before| before.window_bytes() != template.window_bytes());
+            let before = core::mem::replace(&mut self.flows.flow_template, template.clone());
+            self.flows.has_other_window |= before.window_bytes() != template.window_bytes();
         }
         self.tell_if_receiving_is_free();
         let ids: Vec<u32> =

@@ -413,7 +413,9 @@ impl Ways {
     /// Flows begin with what the peer's greeting grants them.
     fn begin_flows(&mut self, hello: &Hello, first: &FirstProfiles) {
         let flows = &mut self.flows;
-        flows.flow_template = self.inbound.stacks.first().map(|stack| stack.flow.clone());
+        if let Some(stack) = self.inbound.stacks.first() {
+            flows.flow_template = stack.flow.clone();
+        }
         flows.window_out = self.outbound.window_of_flows(0);
         flows.opened_max = hello.limits.max_flows;
         flows.has_come_free = !grants(&first.theirs);

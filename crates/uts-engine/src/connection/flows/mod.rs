@@ -85,7 +85,7 @@ pub(crate) struct Flows {
     /// The peer takes expedited messages (packets.md P-55).
     pub peer_takes_expedited: bool,
     /// Flow control of what the peer sends in group 0; flows begin with it.
-    pub flow_template: Option<flow::Slot>,
+    pub flow_template: flow::Slot,
     /// Credit is given at a rate.
     pub is_rated: bool,
     /// New limits of flows wait for a packet that leaves anyway.
@@ -140,7 +140,7 @@ impl Flows {
             has_other_window: false,
             peer_reads_messages: false,
             peer_takes_expedited: false,
-            flow_template: None,
+            flow_template: flow::unlimited(),
             is_rated: config.requirements.max_recv_rate.is_some(),
             has_riding: false,
             limit_rides: false,
@@ -188,7 +188,7 @@ impl Flows {
 
     fn insert(&mut self, id: u32, priority: u8) {
         let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
-        let flow_control = self.flow_template.clone().unwrap_or_else(flow::unlimited);
+        let flow_control = self.flow_template.clone();
         let its_window = flow_control.window_bytes();
         let mut flow = Flow {
             send: SendHalf {
