@@ -101,8 +101,8 @@ impl Row {
     }
 }
 
-/// How many times as long as others connections send that share an endpoint. A round of turns of a
-/// thousand takes a quarter of a second, and several have to be over before each has its part.
+/// Factor by which connections that share an endpoint send for longer than others. A round of turns
+/// of a thousand takes a quarter of a second. Each has its part only after several rounds.
 const SHARED_FOR: f64 = 4.0;
 
 /// All cases of the works that are asked for.

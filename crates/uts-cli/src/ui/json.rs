@@ -107,9 +107,11 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn exchange(&self, peer: Option<&Peer>, x: &ExchangeStep) {
+        let line = if x.line.is_empty() { x.describe() } else { x.line.clone() };
         let mut fields = json!({
-            "step": x.step, "direction": x.direction, "group": x.group, "epoch": x.epoch, "seen": x.seen, "path": x.path,
-            "changes": x.changes, "expects": x.expects, "line": lines::line(if x.line.is_empty() { x.describe() } else { x.line.clone() }),
+            "step": x.step, "direction": x.direction, "group": x.group, "epoch": x.epoch,
+            "seen": x.seen, "path": x.path, "changes": x.changes, "expects": x.expects,
+            "line": lines::line(line),
         });
         if let Value::Object(object) = &mut fields {
             if let Some(ms) = x.took_ms {

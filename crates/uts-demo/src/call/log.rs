@@ -37,15 +37,8 @@ pub(super) struct Log {
 
 impl Log {
     pub fn new(begun: Instant, from: usize, to: usize) -> Self {
-        let shown = |kind: Kind| Shown { every_ms: millis(kind.every()).into(), ..Shown::default() };
-        let stream = Stream {
-            from,
-            to,
-            voice: shown(Kind::Voice),
-            picture: shown(Kind::Picture),
-            pointer: None,
-            ..Stream::default()
-        };
+        let (voice, picture) = (nothing_shown(Kind::Voice), nothing_shown(Kind::Picture));
+        let stream = Stream { from, to, voice, picture, ..Stream::default() };
         Log { begun, stream: Arc::new(Mutex::new(stream)) }
     }
 
@@ -137,11 +130,12 @@ fn of(stream: &mut Stream, kind: Kind) -> &mut Shown {
     match kind {
         Kind::Voice => &mut stream.voice,
         Kind::Picture => &mut stream.picture,
-        Kind::Pointer => stream.pointer.get_or_insert_with(|| Shown {
-            every_ms: millis(Kind::Pointer.every()).into(),
-            ..Shown::default()
-        }),
+        Kind::Pointer => stream.pointer.get_or_insert_with(|| nothing_shown(kind)),
     }
+}
+
+fn nothing_shown(kind: Kind) -> Shown {
+    Shown { every_ms: millis(kind.every()).into(), ..Shown::default() }
 }
 
 fn millis(duration: Duration) -> u32 {

@@ -216,7 +216,7 @@ impl Connection {
         both!(&mut self.state, core => core.identity.came_by(id));
     }
 
-    /// Where the packet goes that was built aside.
+    /// Place that the packet built aside goes to.
     pub(crate) fn aside_place(&self) -> Option<PeerPlace> {
         self.open()?.migration.aside_place()
     }

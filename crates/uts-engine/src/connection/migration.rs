@@ -111,7 +111,7 @@ impl Migration {
         aside
     }
 
-    /// Where the packet goes that was built aside.
+    /// Place that the packet built aside goes to.
     pub fn aside_place(&self) -> Option<PeerPlace> {
         self.0.as_ref()?.aside.map(|aside| aside.place)
     }

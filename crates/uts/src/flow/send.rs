@@ -385,7 +385,7 @@ struct Handing {
     called: Time,
     admitted: Time,
     flow: (ConnectionHandle, FlowId),
-    /// Where the flow stood before.
+    /// Position that the flow had before.
     position: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::event::CloseReason;
 use core::time::Duration;
 use uts_functions::Time;
 
-/// Where a connection is in its life, in either stage.
+/// Step of its life that a connection is at, in either stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Phase {
     /// It has not ended.
