@@ -7,9 +7,10 @@
 //! on, the network is an emulator in real time.
 //!
 //! Paths have the words of `uts lab` and `uts relay`: see [`Setting`](uts_path::Setting). A packet
-//! counts with 28 bytes of IP and UDP. The seed decides what becomes of the packets. Keys are drawn
-//! by chance as ever, so that two runs need not be alike to the last byte. Instants are those of
-//! tokio, which are whole milliseconds: a shorter path is one of a millisecond.
+//! counts with 28 bytes of IP and UDP. The seed decides what becomes of the packets, and all that
+//! endpoints draw: two runs of one seed have the same packets at the same instants. Keys of TLS are
+//! drawn by chance as ever, so that the bytes differ. Instants are those of tokio, which are whole
+//! milliseconds: a shorter path is one of a millisecond.
 //!
 //! ```
 //! use core::time::Duration;
@@ -56,6 +57,8 @@ pub use uts_path::{Direction, SpecError, Stats, Target};
 
 use core::cell::RefCell;
 use line::Line;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -97,6 +100,8 @@ struct State {
     /// Its clock was at zero.
     begun: Instant,
     seed: u64,
+    /// Numbers that endpoints draw.
+    drawn: ChaCha8Rng,
     /// Settings of paths that begin from now on.
     usual: PathConfig,
     /// Paths by their hosts, the lower address first.
@@ -166,6 +171,7 @@ impl Network {
         let network = Network(Arc::new(Mutex::new(State {
             begun: Instant::now(),
             seed,
+            drawn: ChaCha8Rng::seed_from_u64(seed),
             usual,
             lines: BTreeMap::new(),
             host: Ipv4Addr::LOCALHOST.into(),
@@ -267,6 +273,11 @@ impl Network {
         state.ends.insert(to, end);
         state.outer.insert(at, to);
         Ok(())
+    }
+
+    /// Draws for an endpoint.
+    pub(crate) fn draw(&self, bytes: &mut [u8]) {
+        self.lock().drawn.fill_bytes(bytes);
     }
 
     /// Resolves a host name.

@@ -200,3 +200,25 @@ fn a_network_is_of_one_thread_and_of_paths_that_are_said_rightly() {
         drop(Network::begin(FAIR, 1).expect("begun anew"));
     });
 }
+
+/// What two ends have done, and when they had done it.
+async fn run(seed: u64) -> (Duration, [uts_path::Stats; 2], crate::Stats) {
+    let begun = Instant::now();
+    let network = begin("rate=20mbit delay=30ms jitter=8ms loss=3%", seed);
+    let connection = connected(echo()).await;
+    for bytes in [10, 300_000, 5000] {
+        echo_of(bytes, &connection).await;
+    }
+    let hosts = [ip("127.0.0.1"), ip("10.0.0.2")];
+    let stats = [network.stats(hosts[0], hosts[1]), network.stats(hosts[1], hosts[0])];
+    (begun.elapsed(), stats, connection.stats())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_runs_of_a_seed_are_alike() {
+    for seed in 0..8 {
+        let (first, second) = (run(seed).await, run(seed).await);
+        assert_eq!(format!("{first:?}"), format!("{second:?}"), "seed {seed}");
+    }
+    assert_ne!(run(1).await.0, run(2).await.0, "another seed is another run");
+}
