@@ -249,6 +249,7 @@ impl Ways {
             acked_to: outbound.ledger.largest_acked().map_or(0, |largest| largest + 1),
             repeats_from: send.buffer.repeats().start,
             repeats_to: send.buffer.repeats().end,
+            brought: send.rare.as_ref().map_or(0, |rare| rare.withheld.brought()),
         })
     }
 

@@ -24,46 +24,48 @@ enum Strategy {
     Selective,
 }
 
-/// Units whose passes are counted. Where more fail at a time, the one with the fewest passes is
+/// Orders that are remembered. Where there are more at a time, the one of the fewest passes is
 /// forgotten.
-const COUNTED_MAX: usize = 64;
+const ORDERS_MAX: usize = 64;
 
 /// The sender's half. See the module's page.
 #[derive(Clone, Debug)]
 pub struct Blast {
     unit_bytes: u64,
     strategy: Strategy,
-    /// In a box, so that the slot is not larger for it.
+    /// In a box, so that the slot is not larger for them.
     orders: Option<Box<Orders>>,
 }
 
-/// Orders to send something again.
-#[derive(Clone, Debug)]
-struct Orders {
-    last: Order,
-    /// The start of each unit that was repeated, and how often.
-    passes: Vec<(u64, u64)>,
-}
+/// Orders to send something again, the oldest first: one for each unit that they begin in.
+#[derive(Clone, Debug, Default)]
+struct Orders(Vec<Order>);
 
 impl Orders {
-    /// Counts one more pass of the unit that begins here. Returns how many went before.
-    fn count(&mut self, unit: u64) -> u64 {
-        if let Some((_, passes)) = self.passes.iter_mut().find(|(start, _)| *start == unit) {
-            *passes += 1;
-            return *passes - 1;
+    /// Takes out the order that begins in this unit, and makes room for another.
+    fn take(&mut self, unit: u64) -> Option<Order> {
+        if let Some(index) = self.0.iter().position(|order| order.unit == unit) {
+            return Some(self.0.remove(index));
         }
-        if self.passes.len() == COUNTED_MAX {
-            let fewest = self.passes.iter().enumerate().min_by_key(|(_, (_, passes))| *passes);
-            fewest.map(|(index, _)| index).map(|index| self.passes.swap_remove(index));
+        if self.0.len() >= ORDERS_MAX {
+            let fewest = self.0.iter().enumerate().min_by_key(|(_, order)| order.passes);
+            fewest.map(|(index, _)| index).map(|index| self.0.remove(index));
         }
-        self.passes.push((unit, 1));
-        0
+        None
     }
 }
 
 /// Positions that were ordered to be sent again; packets below the number were sent before.
 #[derive(Clone, Debug)]
 struct Order {
+    /// Start of the unit that it begins in.
+    unit: u64,
+    /// Orders that were given for this unit, this one included.
+    passes: u64,
+    /// One of them has brought nothing: only what is missing is ordered from then on.
+    is_in_vain: bool,
+    /// Bytes that had arrived for the first time before it.
+    brought: u64,
     range: Range<u64>,
     before_packet: u64,
     /// All of it had left before this packet.
@@ -73,6 +75,12 @@ struct Order {
 impl Order {
     fn covers(&self, range: &Range<u64>) -> bool {
         self.range.start <= range.start && range.end <= self.range.end
+    }
+
+    /// True if packets behind it are reported, and nothing has arrived since that had not arrived
+    /// before.
+    fn was_in_vain(&self, flow: &SentData) -> bool {
+        self.left_before < flow.acked_to && flow.brought == self.brought
     }
 
     /// True while some of it waits to be sent.
@@ -146,8 +154,8 @@ impl Blast {
         start..start.saturating_add(self.unit_bytes).min(flow.sent_to)
     }
 
-    fn last(&self) -> Option<&Order> {
-        self.orders.as_deref().map(|orders| &orders.last)
+    fn is_covered(&self, by: impl Fn(&Order) -> bool) -> bool {
+        self.orders.as_deref().is_some_and(|orders| orders.0.iter().any(by))
     }
 
     /// Positions to send again because these are missing (retransmission.md R-18).
@@ -155,23 +163,26 @@ impl Blast {
         // What ends in another unit is as good as missing there, too.
         let (first, last) =
             (self.unit_of(missing.start, flow), self.unit_of(missing.end.saturating_sub(1), flow));
-        let (before_packet, left_before) = (flow.next_packet, flow.next_packet);
-        let order = Order { range: missing.clone(), before_packet, left_before };
-        let orders =
-            self.orders.get_or_insert_with(|| Box::new(Orders { last: order.clone(), passes: Vec::new() }));
-        orders.last = order;
         let whole = match self.strategy {
             Strategy::FullAfterTimeout | Strategy::Full => first.start..last.end,
             Strategy::FromFirst => missing.start..last.end,
-            Strategy::Selective => return missing.clone(),
+            Strategy::Selective => missing.clone(),
         };
-        // A pass in which nothing is lost may never come: passes to wait for grow exponentially
-        // with the packets of a unit.
-        let bytes = missing.end.saturating_sub(missing.start).max(1);
-        if orders.count(first.start) < (last.end - first.start).div_ceil(bytes) {
-            orders.last.range = whole;
-        }
-        orders.last.range.clone()
+        let orders = self.orders.get_or_insert_default();
+        let last_order = orders.take(first.start);
+        // A queue that is shorter than the unit drops the same packets of each pass.
+        let is_in_vain = last_order.as_ref().is_some_and(|order| order.is_in_vain || order.was_in_vain(flow));
+        let range = if is_in_vain { missing.clone() } else { whole };
+        orders.0.push(Order {
+            unit: first.start,
+            passes: last_order.map_or(0, |order| order.passes) + 1,
+            is_in_vain,
+            brought: flow.brought,
+            range: range.clone(),
+            before_packet: flow.next_packet,
+            left_before: flow.next_packet,
+        });
+        range
     }
 }
 
@@ -183,8 +194,7 @@ impl Retransmission for Blast {
     fn on_lost(&mut self, lost: &LostData) -> Response {
         let SentData { now, timeout, heard_to, .. } = lost.flow;
         // retransmission.md R-19.
-        let is_covered = |last: &Order| lost.packet < last.before_packet && last.covers(&lost.range);
-        if self.last().is_some_and(is_covered) {
+        if self.is_covered(|order| lost.packet < order.before_packet && order.covers(&lost.range)) {
             return Response::Covered;
         }
         // retransmission.md R-17: the answer to the unit is waited for, if one can come.
@@ -210,17 +220,14 @@ impl Retransmission for Blast {
         let missing = demand::read_ranges(words).ok_or(BadFeedback { mechanism: Self::INFO.name })?;
         // Where an order takes long to leave, its first packets are reported before its last are
         // sent: it would begin again for ever.
-        if let Some(last) =
-            self.orders.as_mut().map(|orders| &mut orders.last).filter(|last| last.waits(flow))
-        {
-            last.left_before = flow.next_packet;
-        }
+        let orders = self.orders.iter_mut().flat_map(|orders| &mut orders.0);
+        orders.filter(|order| order.waits(flow)).for_each(|order| order.left_before = flow.next_packet);
         let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
         let mut orders: Vec<Range<u64>> = Vec::new();
         for range in sent {
             // retransmission.md R-19: it asks again before what it asked for can be there.
-            let is_unanswered = |last: &Order| flow.acked_to <= last.left_before && last.covers(range);
-            if self.strategy != Strategy::Selective && self.last().is_some_and(is_unanswered) {
+            let is_unanswered = |order: &Order| flow.acked_to <= order.left_before && order.covers(range);
+            if self.strategy != Strategy::Selective && self.is_covered(is_unanswered) {
                 continue;
             }
             // One order for a unit is enough, unless each asks for itself.
@@ -280,6 +287,7 @@ mod tests {
             acked_to: next_packet,
             repeats_from: 0,
             repeats_to: 0,
+            brought: 0,
         }
     }
 
@@ -320,38 +328,39 @@ mod tests {
         assert_eq!(silent.on_lost(&lost), Response::Repeat(UNIT..2 * UNIT), "that was lost again");
     }
 
-    /// On a path that loses a third no pass of many packets is whole.
+    /// A queue that is shorter than the unit drops the end of each pass.
     #[test]
-    fn a_unit_is_repeated_whole_as_often_as_it_has_packets() {
+    fn a_unit_is_repeated_whole_as_long_as_that_brings_something() {
         for (strategy, whole) in [(1, UNIT..2 * UNIT), (2, UNIT..2 * UNIT), (3, UNIT + 1000..2 * UNIT)] {
             let mut blast = blast(strategy);
             let missing = UNIT + 1000..UNIT + 1512;
-            let mut order = |packet| {
-                let flow = flow(packet + 1);
+            let mut order = |packet, brought| {
+                let flow = SentData { brought, acked_to: packet, ..flow(packet + 1) };
                 let (range, losses, age) = (missing.clone(), 1, Duration::ZERO);
                 blast.on_lost(&LostData { range, packet, has_waited: true, losses, age, flow })
             };
-            for pass in 0..UNIT / 512 {
-                assert_eq!(order(100 * pass), Response::Repeat(whole.clone()), "strategy {strategy}, {pass}");
+            for pass in 0..1000 {
+                let ordered = order(100 * pass, pass);
+                assert_eq!(ordered, Response::Repeat(whole.clone()), "strategy {strategy}, {pass}");
             }
-            assert_eq!(order(5000), Response::Repeat(missing.clone()), "strategy {strategy}");
-            assert_eq!(order(5100), Response::Repeat(missing.clone()), "strategy {strategy}");
+            assert_eq!(order(100_000, 999), Response::Repeat(missing.clone()), "strategy {strategy}");
+            assert_eq!(order(100_100, 1000), Response::Repeat(missing.clone()), "strategy {strategy}");
         }
     }
 
     #[test]
-    fn counts_of_passes_are_bounded_and_the_worst_are_kept() {
+    fn orders_are_bounded_and_the_worst_are_kept() {
         let mut blast = blast(2);
         let mut order = |unit: u64, packet| {
-            let flow = SentData { sent_to: 1 << 30, ..flow(packet) };
+            let flow = SentData { sent_to: 1 << 30, acked_to: packet, ..flow(packet) };
             blast.order(&(unit * UNIT..unit * UNIT + 2048), &flow)
         };
-        assert_eq!([order(0, 1), order(0, 2)], [0..UNIT, 0..UNIT]);
-        for unit in 1..3 * COUNTED_MAX as u64 {
+        assert_eq!([order(0, 1), order(0, 2)], [0..UNIT, 0..2048], "the first was in vain");
+        for unit in 1..3 * ORDERS_MAX as u64 {
             assert_eq!(order(unit, 2 + unit), unit * UNIT..(unit + 1) * UNIT);
         }
         assert_eq!(order(0, 1000), 0..2048);
-        assert_eq!(blast.orders.map(|orders| orders.passes.len()), Some(COUNTED_MAX));
+        assert_eq!(blast.orders.map(|orders| orders.0.len()), Some(ORDERS_MAX));
     }
 
     #[test]
@@ -359,12 +368,30 @@ mod tests {
         for strategy in [2, 3] {
             let mut blast = blast(strategy);
             let mut ask = |acked_to| {
-                let flow = SentData { acked_to, ..flow(50) };
+                let flow = SentData { acked_to, brought: acked_to, ..flow(50) };
                 blast.on_feedback(&words(&MISSING), &flow).expect("ranges").len()
             };
             assert_eq!([ask(40), ask(40), ask(50), ask(51)], [1, 0, 0, 1], "strategy {strategy}");
         }
         assert_eq!([1, 2, 3, 4].map(|n| blast(n).unit()), [Some(UNIT), Some(UNIT), Some(UNIT), None]);
+    }
+
+    /// Units fail side by side, where several are under way at once.
+    #[test]
+    fn an_ask_for_two_units_orders_each_of_them_once() {
+        for strategy in [2, 3] {
+            let mut blast = blast(strategy);
+            let both = [100..200, UNIT + 100..UNIT + 200];
+            let mut ask = |missing: &[Range<u64>], next_packet, acked_to| {
+                let flow = SentData { acked_to, brought: acked_to, ..flow(next_packet) };
+                blast.on_feedback(&words(missing), &flow).expect("ranges").len()
+            };
+            assert_eq!(ask(&both[..1], 50, 40), 1, "strategy {strategy}");
+            assert_eq!(ask(&both, 54, 41), 1, "strategy {strategy}: the first is under way");
+            assert_eq!(ask(&both, 58, 42), 0, "strategy {strategy}: both are");
+            assert_eq!(ask(&both, 58, 52), 1, "strategy {strategy}: the first has come, and not whole");
+            assert_eq!(ask(&both, 62, 56), 1, "strategy {strategy}: the second, too");
+        }
     }
 
     /// A window of one packet: the receiver asks again while the order leaves packet by packet.
@@ -373,7 +400,8 @@ mod tests {
         for strategy in [2, 3] {
             let mut blast = blast(strategy);
             let mut ask = |next_packet, acked_to, repeats_from| {
-                let flow = SentData { acked_to, repeats_from, repeats_to: 2 * UNIT, ..flow(next_packet) };
+                let (repeats_to, brought) = (2 * UNIT, acked_to);
+                let flow = SentData { acked_to, repeats_from, repeats_to, brought, ..flow(next_packet) };
                 blast.on_feedback(&words(&MISSING), &flow).expect("ranges").len()
             };
             assert_eq!(ask(50, 50, 2 * UNIT), 1, "strategy {strategy}");

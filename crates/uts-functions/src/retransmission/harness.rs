@@ -225,6 +225,7 @@ impl Run {
             acked_to: self.next_packet,
             repeats_from: self.repeat.first().map_or(0, |first| first.start),
             repeats_to: self.repeat.last().map_or(0, |last| last.end),
+            brought: self.received.iter().map(|range| range.end - range.start).sum(),
         }
     }
 
@@ -371,6 +372,7 @@ fn go_back_n_covers_what_it_has_ordered_and_no_more() {
             acked_to: 0,
             repeats_from: 0,
             repeats_to: 0,
+            brought: 0,
         };
         slot.on_lost(&LostData { range, packet, has_waited: false, losses: 1, age: Duration::ZERO, flow })
     };

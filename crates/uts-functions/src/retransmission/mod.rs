@@ -76,6 +76,9 @@ pub struct SentData {
     pub repeats_from: u64,
     /// End of those positions; not above `repeats_from` = none waits.
     pub repeats_to: u64,
+    /// Bytes that have arrived for the first time so far, of units that were not whole then. Zero
+    /// under a mechanism without units.
+    pub brought: u64,
 }
 
 /// Response to lost data.

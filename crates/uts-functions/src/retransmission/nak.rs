@@ -115,6 +115,7 @@ mod tests {
             acked_to: 8,
             repeats_from: 0,
             repeats_to: 0,
+            brought: 0,
         };
         LostData { range, packet: 7, has_waited, losses: 1, age: Duration::ZERO, flow }
     }

@@ -10,18 +10,29 @@ pub struct Withheld {
     arrived: RangeSet,
     /// Data that was taken for lost and has arrived: it needs not arrive again.
     late: RangeSet,
+    /// Data that has arrived at any time.
+    ever: RangeSet,
+    /// Bytes that have arrived for the first time so far.
+    brought: u64,
 }
 
 impl Withheld {
     /// Positions have arrived.
     pub fn insert(&mut self, range: Range<u64>) {
+        self.brought += self.ever.gaps(range.clone()).map(|gap| gap.end - gap.start).sum::<u64>();
+        self.ever.insert(range.clone());
         self.arrived.insert(range);
     }
 
     /// Positions have arrived that were taken for lost: also what is sent again of them has.
     pub fn insert_late(&mut self, range: Range<u64>) {
         self.late.insert(range.clone());
-        self.arrived.insert(range);
+        self.insert(range);
+    }
+
+    /// Bytes that have arrived for the first time so far, repeats left out.
+    pub fn brought(&self) -> u64 {
+        self.brought
     }
 
     /// Positions are sent again: that they had arrived is forgotten, unless that was a mistake.
@@ -58,6 +69,7 @@ impl Withheld {
             let all = self.arrived.iter().collect();
             self.arrived.clear();
             self.late.clear();
+            self.ever.clear();
             return all;
         };
         let (mut whole, mut looked_to) = (Vec::new(), 0);
@@ -74,13 +86,14 @@ impl Withheld {
         for range in &whole {
             self.arrived.remove(range.clone());
             self.late.remove(range.clone());
+            self.ever.remove(range.clone());
         }
         whole
     }
 
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
-        self.arrived.heap_bytes() + self.late.heap_bytes()
+        self.arrived.heap_bytes() + self.late.heap_bytes() + self.ever.heap_bytes()
     }
 }
 
@@ -116,6 +129,22 @@ mod tests {
         withheld.remove(0..50);
         assert_eq!(withheld.take_whole(Some(100), 100, |_| false), [0..100]);
         assert!(withheld.is_empty());
+    }
+
+    #[test]
+    fn what_arrives_again_brings_nothing() {
+        let mut withheld = Withheld::default();
+        withheld.insert(0..40);
+        withheld.remove(0..100);
+        assert_eq!(withheld.brought(), 40);
+        withheld.insert(0..40);
+        assert_eq!(withheld.brought(), 40);
+        withheld.insert_late(30..50);
+        assert_eq!(withheld.brought(), 50);
+        withheld.insert(50..100);
+        assert_eq!(withheld.take_whole(Some(100), 200, |_| false), [0..100]);
+        withheld.insert(100..110);
+        assert_eq!(withheld.brought(), 110, "what was whole before counts on");
     }
 
     #[test]
