@@ -18,7 +18,7 @@ use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::measure::Sample;
 use uts_traffic::run::{self, Outcome, RunError, RunOptions};
 use uts_traffic::transport::{Status, Transport};
-use uts_traffic::workload::{Arrivals, Workload, can_carry};
+use uts_traffic::workload::{Arrivals, Size, Workload, can_carry};
 
 /// Far more than any of these takes, on a machine that does much else.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -36,6 +36,7 @@ fn workloads() -> Vec<Workload> {
             arrivals: Arrivals::Spells { on: ms(40), off: ms(20), shape: Some(1.5) },
             every: ms(5),
             bytes: 160,
+            sizes: vec![Size { bytes: 3000, share: 0.2 }],
             duration: ms(300),
             deadline: ms(20_000),
         },

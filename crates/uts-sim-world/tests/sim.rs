@@ -248,6 +248,7 @@ fn flows_of_a_run_draw_each_for_itself() {
         arrivals: Arrivals::Poisson,
         every: 20 * MS,
         bytes: 160,
+        sizes: Vec::new(),
         duration: 2 * SECOND,
         deadline: 150 * MS,
     };

@@ -13,6 +13,9 @@ pub const COUNT_MAX: u64 = 10_000_000;
 /// [`crate::run`]).
 pub const MESSAGE_BYTES_MIN: u64 = 16;
 
+/// Most sizes that messages of a run are drawn from.
+const SIZES_MAX: usize = 64;
+
 /// Most bytes that a slow reader takes at once. Its buffer is as large.
 pub const READ_BYTES_MAX: u64 = 16 << 20;
 
@@ -97,9 +100,12 @@ pub enum Workload {
         /// Mean time between two, while the source sends.
         #[serde(with = "text::duration")]
         every: Duration,
-        /// Size of each in bytes.
+        /// Size of each in bytes that has none of `sizes`.
         #[serde(with = "text::bytes")]
         bytes: u64,
+        /// Other sizes. Each message draws its own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sizes: Vec<Size>,
         /// Length of the run.
         #[serde(with = "text::duration")]
         duration: Duration,
@@ -134,6 +140,38 @@ pub enum Workload {
         #[serde(with = "text::duration")]
         every: Duration,
     },
+}
+
+/// A size that a share of the messages have, in text: `{ bytes = "8kB", share = 0.09 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Size {
+    /// The size in bytes.
+    #[serde(with = "text::bytes")]
+    pub bytes: u64,
+    /// Share of the messages, above 0; 1 at the most with those of the other sizes.
+    pub share: f64,
+}
+
+impl Size {
+    fn validate_all(sizes: &[Size]) -> Result<(), String> {
+        if sizes.len() > SIZES_MAX {
+            return Err(format!("sizes: {} are more than {SIZES_MAX}", sizes.len()));
+        }
+        for Size { bytes, share } in sizes {
+            at_least("sizes: bytes", *bytes, MESSAGE_BYTES_MIN)?;
+            at_most("sizes: bytes", *bytes, u64::from(u32::MAX))?;
+            if !(share.is_finite() && *share > 0.0) {
+                return Err(format!("sizes: share: {share} is not above 0"));
+            }
+        }
+        let sum: f64 = sizes.iter().map(|size| size.share).sum();
+        // Shares in decimals do not add up to the last bit.
+        if sum > 1.0 + 1e-9 {
+            return Err(format!("sizes: the shares add up to {sum}, which is more than 1"));
+        }
+        Ok(())
+    }
 }
 
 /// A pattern of random arrivals.
@@ -225,8 +263,9 @@ impl Workload {
                 at_least("answer_bytes", *answer_bytes, 1)?;
                 concurrent(*concurrency)
             }
-            Workload::RandomMessages { arrivals, every, bytes, duration, deadline } => {
+            Workload::RandomMessages { arrivals, every, bytes, sizes, duration, deadline } => {
                 arrivals.validate().map_err(|why| format!("arrivals: {why}"))?;
+                Size::validate_all(sizes)?;
                 let even = Workload::Messages {
                     every: *every,
                     bytes: *bytes,
@@ -429,6 +468,22 @@ mod tests {
                 "kind = 'random-messages'\narrivals = { kind = 'spells', on = '1s', off = '1s', shape = 1.0 }\n\
                  every = '1ms'\nbytes = 16\nduration = '1s'\ndeadline = '1s'",
                 "arrivals: shape: 1 is not above 1",
+            ),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'poisson' }\nevery = '1ms'\nbytes = 16\n\
+                 sizes = [{ bytes = 8192, share = 0.6 }, { bytes = 200, share = 0.5 }]\n\
+                 duration = '1s'\ndeadline = '1s'",
+                "sizes: the shares add up to 1.1",
+            ),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'poisson' }\nevery = '1ms'\nbytes = 16\n\
+                 sizes = [{ bytes = 15, share = 0.6 }]\nduration = '1s'\ndeadline = '1s'",
+                "sizes: bytes: 15 is less than 16",
+            ),
+            (
+                "kind = 'random-messages'\narrivals = { kind = 'poisson' }\nevery = '1ms'\nbytes = 16\n\
+                 sizes = [{ bytes = 20, share = 0 }]\nduration = '1s'\ndeadline = '1s'",
+                "sizes: share: 0 is not above 0",
             ),
             (
                 "kind = 'random-messages'\narrivals = { kind = 'poisson' }\n\

@@ -294,8 +294,8 @@ fn random_messages_are_due_when_both_ends_say() {
     let every = ms(20);
     let spells = Arrivals::Spells { on: ms(100), off: ms(300), shape: Some(1.5) };
     for arrivals in [Arrivals::Poisson, spells] {
-        let random =
-            Workload::RandomMessages { arrivals, every, bytes: 160, duration: ms(2000), deadline: ms(50) };
+        let (sizes, duration, deadline) = (Vec::new(), ms(2000), ms(50));
+        let random = Workload::RandomMessages { arrivals, every, bytes: 160, sizes, duration, deadline };
         let lossy = Link { lost: |n| n % 10 == 3, ..Link::default() };
         let run = over(&random, DATAGRAMS, lossy);
         run.assert_whole();

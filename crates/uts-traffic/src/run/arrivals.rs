@@ -1,14 +1,35 @@
-//! Instants at which a source sends that does so at random.
+//! Instants at which a source sends that does so at random, and sizes of what it sends.
 
 use super::nanos;
 use crate::spell::{Spell, exponential};
-use crate::workload::{Arrivals, COUNT_MAX};
+use crate::workload::{Arrivals, COUNT_MAX, Size};
 use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Keeps these draws apart from others of the same seed: `arrivals`.
 const ARRIVALS: u64 = u64::from_be_bytes(*b"arrivals");
+
+/// Keeps draws of sizes apart from others of the same seed: `sizes` and three zeros.
+const SIZES: u64 = u64::from_be_bytes(*b"sizes\0\0\0");
+
+/// Sizes of this many messages in bytes: `otherwise` where none of `sizes` is drawn. Empty if
+/// `sizes` is, as all are alike then.
+pub(super) fn sizes(seed: u64, sizes: &[Size], otherwise: u64, count: usize) -> Vec<u32> {
+    if sizes.is_empty() {
+        return Vec::new();
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(seed ^ SIZES);
+    let draw = |_| {
+        let mut left = random.next_u64() as f64 / u64::MAX as f64;
+        let drawn = sizes.iter().find(|size| {
+            left -= size.share;
+            left < 0.0
+        });
+        u32::try_from(drawn.map_or(otherwise, |size| size.bytes)).unwrap_or(u32::MAX)
+    };
+    (0..count).map(draw).collect()
+}
 
 /// The instants in nanoseconds after the start, in order: at least one, as the first is at once,
 /// and [`COUNT_MAX`] at the most.
@@ -68,6 +89,20 @@ mod tests {
             means.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / means.len() as f64
         };
         1.0 + (variance(256) / variance(16)).ln() / 16f64.ln() / 2.0
+    }
+
+    /// UDP of an Ethernet of 1995 (A. Richards' thesis, section 2.1.2): 128 bytes are the middle,
+    /// 86 % are below 200, and 9 % have 8192.
+    #[test]
+    fn sizes_have_their_shares() {
+        let mix = [(1024, 0.05), (8192, 0.09)].map(|(bytes, share)| Size { bytes, share });
+        let drawn = sizes(3, &mix, 128, 40_000);
+        let share = |is: fn(u32) -> bool| drawn.iter().filter(|b| is(**b)).count() as f64 / 40_000.0;
+        // Five standard errors of a share of 9 % are 0.7 %.
+        assert!((share(|bytes| bytes < 200) - 0.86).abs() < 0.009, "seed 3");
+        assert!((share(|bytes| bytes == 8192) - 0.09).abs() < 0.007, "seed 3");
+        assert!(sizes(3, &[], 128, 9).is_empty());
+        assert_eq!(sizes(3, &[Size { bytes: 40, share: 1.0 }], 128, 3), [40; 3]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) struct Plan {
     key_every: u32,
     key_bytes: u32,
     other_bytes: u32,
+    /// Sizes that are random; empty where none is.
+    bytes: Vec<u32>,
     deadline: Duration,
     duration: Duration,
 }
@@ -47,14 +49,16 @@ impl Plan {
                     key_every,
                     key_bytes: size(key),
                     other_bytes: size(other),
+                    bytes: Vec::new(),
                     deadline,
                     duration,
                 }
             }
-            Workload::RandomMessages { arrivals, every, bytes, duration, deadline } => {
+            Workload::RandomMessages { arrivals, every, bytes, ref sizes, duration, deadline } => {
                 let even = Plan::new(&Workload::Messages { every, bytes, duration, deadline }, seed);
                 let at_ns = super::arrivals::instants(seed, &arrivals, every, duration);
-                Plan { count: u32::try_from(at_ns.len()).unwrap_or(u32::MAX), at_ns, ..even }
+                let bytes = super::arrivals::sizes(seed, sizes, bytes, at_ns.len());
+                Plan { count: u32::try_from(at_ns.len()).unwrap_or(u32::MAX), at_ns, bytes, ..even }
             }
             Workload::Messages { every, bytes, duration, deadline } => Plan {
                 count: u32::try_from(div_ceil(duration, every)).unwrap_or(u32::MAX),
@@ -64,6 +68,7 @@ impl Plan {
                 key_every: 1,
                 key_bytes: size(bytes),
                 other_bytes: size(bytes),
+                bytes: Vec::new(),
                 deadline,
                 duration,
             },
@@ -75,6 +80,7 @@ impl Plan {
                 key_every: 1,
                 key_bytes: 0,
                 other_bytes: 0,
+                bytes: Vec::new(),
                 deadline: Duration::ZERO,
                 duration: Duration::ZERO,
             },
@@ -82,6 +88,9 @@ impl Plan {
     }
 
     fn bytes(&self, index: u32) -> u32 {
+        if let Some(bytes) = self.bytes.get(index as usize) {
+            return *bytes;
+        }
         if index.is_multiple_of(self.key_every) { self.key_bytes } else { self.other_bytes }
     }
 
