@@ -38,6 +38,7 @@ OTHERS = {
     "parts": (["function", "part", "bytes"], ["ns"]),
     "factors": (["left_out", "bytes"], ["sender_ns", "receiver_ns"]),
     "adaptivity": (["profile"], ["synthesised_ns"]),
+    "exchanges": (["way"], ["sender_us", "receiver_us"]),
 }
 KEY = ["work", "path", "cores", "transport", "connections"]
 # What must be the same for figures to be compared.

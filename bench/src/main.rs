@@ -34,8 +34,8 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --repetitions N      how often everything is done (default 5, quick 2)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
                        transports), parts (of UTS by themselves), adaptivity (mechanisms in slots against those that
-                       the compiler knows), factors (functions left out), passes (one pass over a packet's data
-                       against passes in turn)
+                       the compiler knows), exchange (processor time of an exchange), factors (functions left out),
+                       passes (one pass over a packet's data against passes in turn)
   --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
                        uts-blocking, uts-crc-32c, uts-crc-32c-blocking, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
@@ -44,7 +44,7 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --out FILE           where the figures go as JSON (default out/bench.json), and beside it as a picture (.svg)";
 
 /// What can be measured without transports.
-const OTHERS: [&str; 4] = ["parts", "adaptivity", "factors", "passes"];
+const OTHERS: [&str; 5] = ["parts", "adaptivity", "exchange", "factors", "passes"];
 
 struct Options {
     is_quick: bool,
@@ -212,6 +212,7 @@ fn measure(options: &Options) -> Result<i32> {
     let is_quick = options.is_quick;
     let parts = options.other("parts", || parts::measure(is_quick, progress))?;
     let adaptivity = options.other("adaptivity", || parts::adaptivity(is_quick, progress))?;
+    let exchanges = options.other("exchange", || parts::exchanges(is_quick, progress))?;
     let factors = options.other("factors", || parts::factors(is_quick, progress))?;
     let passes = options.other("passes", || parts::passes(is_quick, progress))?;
     let cases = works::cases(&options.works, &world, &transports, &plan);
@@ -219,7 +220,7 @@ fn measure(options: &Options) -> Result<i32> {
     let load = [load_before, host::load()];
     let bars = bars::judge(&rows, &adaptivity);
     let host = host::Host::here();
-    let report = Report { host, load, plan, skipped, rows, parts, adaptivity, factors, passes, bars };
+    let report = Report { host, load, plan, skipped, rows, parts, adaptivity, exchanges, factors, passes, bars };
     print!("{}", report.text());
     let json = report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());

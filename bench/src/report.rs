@@ -3,7 +3,7 @@
 use crate::bars::Bar;
 use crate::ends::Work;
 use crate::host::Host;
-use crate::parts::{Adaptivity, Cost, Factor, Passes};
+use crate::parts::{Adaptivity, Cost, ExchangeCost, Factor, Passes};
 use crate::summary::Summary;
 use crate::works::{self, Plan, Row};
 use anyhow::{Context, Result};
@@ -28,6 +28,8 @@ pub struct Report {
     pub parts: Vec<Cost>,
     /// What it costs that mechanisms are chosen while the program runs.
     pub adaptivity: Vec<Adaptivity>,
+    /// Processor time of an exchange at each end.
+    pub exchanges: Vec<ExchangeCost>,
     /// The engine with functions left out.
     pub factors: Vec<Factor>,
     /// One pass over a packet's data against passes in turn.
@@ -114,6 +116,9 @@ impl Report {
         if !self.adaptivity.is_empty() {
             text.push_str(&self.adaptivity_table());
         }
+        if !self.exchanges.is_empty() {
+            text.push_str(&self.exchange_table());
+        }
         if !self.factors.is_empty() {
             text.push_str(&self.factor_table());
         }
@@ -172,6 +177,15 @@ impl Report {
             lines.push([vec![(*profile).to_owned()], ns.to_vec(), vec![spread(Some(*ratio), 3)]].concat());
         }
         format!("\nAdaptivity: the functions of a packet, both ends in one core\n{}", table(&lines))
+    }
+
+    fn exchange_table(&self) -> String {
+        let mut lines = vec![["exchange", "sender us", "receiver us"].map(str::to_owned).to_vec()];
+        for ExchangeCost { way, sender_us, receiver_us } in &self.exchanges {
+            let us = [sender_us, receiver_us].map(|us| spread(Some(*us), 2));
+            lines.push([vec![(*way).to_owned()], us.to_vec()].concat());
+        }
+        format!("\nProcessor time of an exchange: two engines in memory, both in one core\n{}", table(&lines))
     }
 
     fn factor_table(&self) -> String {

@@ -1,15 +1,16 @@
 //! The whole engine: two endpoints in memory, datagrams handed from one to the other, no sockets.
 
+use super::exchange::How;
 use super::{Factor, Part};
 use crate::summary::Summary;
 use crate::usage::thread_time;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::time::Duration;
 use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, FlowId, FlowOptions,
+    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
     Read, ReadError, WriteError,
 };
 use uts_functions::{Function, Time};
@@ -148,6 +149,8 @@ pub struct Pair {
     buffer: Vec<u8>,
     data: Bytes,
     received: u64,
+    /// Exchanges of the client that have come to an end.
+    exchanged: u32,
     /// Time spent in each end.
     spent: [Duration; 2],
 }
@@ -184,6 +187,7 @@ impl Pair {
             buffer: Vec::new(),
             data: Bytes::from(vec![0x5a; 64 << 10]),
             received: 0,
+            exchanged: 0,
             spent: [Duration::ZERO; 2],
         };
         let connected = (0..SETTLE_TURNS).find_map(|_| {
@@ -194,7 +198,7 @@ impl Pair {
         });
         connected.context("the handshake does not end")??;
         let opened = pair.client.connection(connection).context("no connection")?;
-        pair.flow = opened.open_flow(FlowOptions::default()).map_err(|e| anyhow::anyhow!("{e}"))?;
+        pair.flow = opened.open_flow(FlowOptions::default()).map_err(|e| anyhow!("{e}"))?;
         pair.carry(WARM_UP_PACKETS)?;
         let profile =
             pair.client.peek(connection).and_then(|c| c.profile(Direction::Out)).context("profile")?;
@@ -268,6 +272,52 @@ impl Pair {
         Ok(self.spent)
     }
 
+    /// Exchanges what the client sends by, this many times one behind the other, each with a byte
+    /// of data; the time that both ends spent on it. Without a way, the bytes alone.
+    pub fn exchange(&mut self, how: Option<How>, count: u32) -> Result<[Duration; 2]> {
+        self.spent = [Duration::ZERO; 2];
+        for _ in 0..count {
+            let (received, exchanged) = (self.received, self.exchanged);
+            while let Some(how) = how {
+                let before = thread_time();
+                let is_begun = self.begin_exchange(how)?;
+                self.spent[0] += thread_time() - before;
+                if is_begun {
+                    break;
+                }
+                self.turn()?;
+            }
+            let before = thread_time();
+            let connection = self.client.connection(self.connection).context("the connection is gone")?;
+            connection.write(self.now, self.flow, Bytes::from_static(&[7])).map_err(|e| anyhow!("{e}"))?;
+            self.spent[0] += thread_time() - before;
+            while self.received == received || (how.is_some() && self.exchanged == exchanged) {
+                self.turn()?;
+            }
+        }
+        Ok(self.spent)
+    }
+
+    /// False = another exchange is under way, or too many epochs are open.
+    fn begin_exchange(&mut self, how: How) -> Result<bool> {
+        const TURNS: [(Function, [&str; 2]); 2] =
+            [(Function::Congestion, ["new-reno", "cubic"]), (Function::Timing, ["jacobson", "fixed"])];
+        let (function, names) = TURNS[self.exchanged as usize % TURNS.len()];
+        let connection = self.client.connection(self.connection).context("the connection is gone")?;
+        let profile = connection.profile(Direction::Out).context("no profile is in use")?;
+        let name = if profile.name(function) == names[0] { names[1] } else { names[0] };
+        let wanted = profile.with_named(function, name).map_err(|e| anyhow!("{e}"))?;
+        let begun = match how {
+            How::Asked => connection.request_profile(self.now, Direction::Out, wanted),
+            How::AtOnce => connection.use_profile(self.now, wanted),
+        };
+        match begun {
+            Ok(_) => Ok(true),
+            Err(ExchangeError::Busy(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn write(&mut self) -> Result<()> {
         let connection = self.client.connection(self.connection).context("the connection is gone")?;
         loop {
@@ -302,7 +352,10 @@ impl Pair {
                 let segment_bytes = transmit.segment_bytes.max(1);
                 to.take_in(self.now, remote, None, transmit.ecn, segment_bytes, &mut self.buffer);
                 to.taken_in(self.now);
-                self.received += if from_client { drain(to, self.now)? } else { watch(to)? };
+                self.received += if from_client { drain(to, self.now)? } else { 0 };
+                if !from_client {
+                    self.exchanged += watch(to)?;
+                }
                 self.spent[receiver] += thread_time() - sent;
             }
         }
@@ -346,11 +399,21 @@ fn drain(server: &mut Endpoint, now: Time) -> Result<u64> {
     Ok(bytes)
 }
 
-fn watch(client: &mut Endpoint) -> Result<u64> {
+/// Exchanges that have come to an end at the client.
+fn watch(client: &mut Endpoint) -> Result<u32> {
+    let mut exchanged = 0;
     while let Some((_, event)) = client.poll_event() {
-        if let Event::Closed(reason) = event {
-            bail!("the client has closed: {reason}");
+        match event {
+            Event::Closed(reason) => bail!("the client has closed: {reason}"),
+            Event::Exchange(step) => match *step {
+                ExchangeEvent::Completed { .. } => exchanged += 1,
+                ExchangeEvent::Refused { .. } | ExchangeEvent::Failed { .. } => {
+                    bail!("an exchange failed: {step:?}")
+                }
+                _ => {}
+            },
+            _ => {}
         }
     }
-    Ok(0)
+    Ok(exchanged)
 }

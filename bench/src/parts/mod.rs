@@ -6,11 +6,13 @@
 
 mod adaptivity;
 mod engine;
+mod exchange;
 mod functions;
 mod packet;
 mod passes;
 
 pub use adaptivity::Adaptivity;
+pub use exchange::ExchangeCost;
 pub use passes::Passes;
 
 use crate::summary::Summary;
@@ -100,6 +102,13 @@ pub fn adaptivity(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Adapt
     let _pinned = pinned()?;
     let (turns, packets) = if is_quick { (9, 20_000) } else { (31, 50_000) };
     adaptivity::measure(turns, packets, progress)
+}
+
+/// Measures the processor time of an exchange at each end.
+pub fn exchanges(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<ExchangeCost>> {
+    let _pinned = pinned()?;
+    let (turns, exchanges) = if is_quick { (5, 500) } else { (15, 2_000) };
+    exchange::measure(turns, exchanges, progress)
 }
 
 /// Measures one pass over a packet's data against passes in turn.
