@@ -27,6 +27,7 @@ mod implicit_exchange;
 mod joined;
 mod jpeg;
 mod liveness;
+mod mapping;
 mod mechanism_costs;
 mod mechanisms;
 mod memory;
