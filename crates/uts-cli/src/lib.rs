@@ -12,6 +12,7 @@ mod dictionary;
 mod given;
 mod habits;
 mod link;
+mod mapping;
 pub mod media;
 pub mod metrics;
 pub mod perf;
