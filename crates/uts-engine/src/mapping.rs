@@ -97,6 +97,9 @@ struct Reader<'a> {
 
 type Table<'t, 'a> = &'t Spanned<DeValue<'a>>;
 
+/// Name and number, and the place of the number.
+type Given<'t> = (&'t str, u8, Range<usize>);
+
 impl<'a> Reader<'a> {
     fn read(&self) -> Result<Mapping, BadMapping> {
         if self.text.len() > FILE_BYTES_MAX {
@@ -187,11 +190,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Names and numbers of a table, in the order in which they stand.
-    fn numbers<'t>(
-        &self,
-        name: &str,
-        table: Table<'t, 'a>,
-    ) -> Result<Vec<(&'t str, u8, Range<usize>)>, BadMapping> {
+    fn numbers<'t>(&self, name: &str, table: Table<'t, 'a>) -> Result<Vec<Given<'t>>, BadMapping> {
         let Some(entries) = table.get_ref().as_table() else {
             return Err(self.bad(&table.span(), format!("`{name}` is not a table; expected [{name}]")));
         };

@@ -8,12 +8,20 @@ use uts_functions::{Function, library};
 
 const OPEN: [&str; 2] = ["uts.security=unprotected"; 2];
 
-/// Swaps the two mechanisms of sequencing that differ in nothing but the order, and two checksums.
-const SWAPPED: &str = "[sequencing]
+/// Swaps the two mechanisms of sequencing that differ in nothing but the order.
+const UNORDERED_FIRST: &str = "[sequencing]
 ordered = 1
 unordered = 0
+";
 
-[detection]
+/// Has `ordered` where the specification has it, and `unordered` elsewhere.
+const ORDERED_FIRST: &str = "[sequencing]
+ordered = 0
+unordered = 7
+";
+
+/// Swaps two checksums.
+const SWAPPED: &str = "[detection]
 none = 0
 internet-16 = 2
 crc-32c = 1
@@ -51,10 +59,10 @@ fn rotated(by: usize) -> String {
 #[test]
 fn files_that_swap_two_mechanisms_keep_the_order() {
     for mappings in [
-        [Some(SWAPPED), None],
-        [None, Some(SWAPPED)],
-        [Some(SWAPPED), Some(MOVED)],
-        [Some(MOVED), Some(SWAPPED)],
+        [Some(UNORDERED_FIRST), None],
+        [None, Some(UNORDERED_FIRST)],
+        [Some(UNORDERED_FIRST), Some(ORDERED_FIRST)],
+        [Some(ORDERED_FIRST), Some(UNORDERED_FIRST)],
     ] {
         let path = "rate=20mbit delay=20ms jitter=15ms,reorder loss=0.05";
         let mut transfer = Transfer::with_mappings(path, OPEN, mappings);
@@ -120,7 +128,10 @@ fn what_a_file_leaves_out_is_not_had() {
 fn the_first_difference_is_named() {
     let mut transfer = Transfer::with_mappings("delay=20ms", OPEN, [Some(SWAPPED), Some(MOVED)]);
     let at_client = transfer.connection(CLIENT).numbers_difference();
-    assert_eq!(at_client.as_deref(), Some("sequencing/ordered is 0 here and 1 there, and 4 others differ"));
+    assert_eq!(
+        at_client.as_deref(),
+        Some("detection/internet-16 is 3 here and 2 there, and 2 others differ")
+    );
     let mut plain = Transfer::new("delay=20ms", OPEN);
     assert_eq!(plain.connection(CLIENT).numbers_difference(), None);
 }

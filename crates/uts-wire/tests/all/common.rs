@@ -375,7 +375,8 @@ pub fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-/// Numbers of an end's own. No two of a function are alike: named mechanisms have those from 128 on.
+/// Numbers of an end's own. No two of a function are alike: named mechanisms have those from 128
+/// on.
 fn own_numbers() -> impl Strategy<Value = OwnNumbers> {
     let functions = prop::collection::btree_map(any::<u8>(), any::<u8>(), 0..9);
     let mechanisms = prop::collection::btree_map(any::<(u8, u8)>(), 0u8..128, 0..40);

@@ -30,7 +30,8 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// For packets from the number `first` on, as an end with these numbers writes it; `None` if there is nothing to seal it with.
+    /// For packets from the number `first` on, as an end with these numbers writes it; `None` if
+    /// there is nothing to seal it with.
     pub fn new(carried: &Carried<Profile>, first: u64, own: Option<&Numbering>) -> Option<Self> {
         let outer = carried.using[0]?;
         let before = carried.using.get(usize::from(carried.group)).copied().flatten()?;
