@@ -21,6 +21,7 @@ mod flow_resets;
 mod fragments;
 mod groups;
 mod host_costs;
+mod host_facts;
 mod hostile;
 mod hybrid;
 mod implicit_exchange;
