@@ -423,14 +423,18 @@ pub struct WantedArgs {
     /// --mapping); a peer with others is told, and understands
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// Fact of this host, as battery=yes, metered=yes, processor=20% or memory=BYTES, or `measure`
+    /// to look each second: mechanisms that cost more than the host has leave; may be repeated
+    #[arg(long = "host-fact", value_name = "NAME=VALUE|measure")]
+    pub host_facts: Vec<String>,
     /// Keep the first profile: exchange no mechanisms, whatever the path does
     #[arg(long)]
     pub no_adapt: bool,
 }
 
 impl WantedArgs {
-    /// All as properties. Dictionaries are registered: what follows may name them. So is the
-    /// mapping.
+    /// All as properties. Dictionaries are registered: what follows may name them. So are the
+    /// mapping and what is known of the host.
     ///
     /// # Errors
     /// Text that is not of the form `name=value`, or a dictionary or mapping that cannot be used,
@@ -444,6 +448,7 @@ impl WantedArgs {
         for file in &self.dictionaries {
             crate::dictionary::register(file)?;
         }
+        crate::host::register(&self.host_facts)?;
         if let Some(file) = &self.mapping {
             crate::mapping::register(file)?;
         }

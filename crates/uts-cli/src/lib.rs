@@ -11,6 +11,7 @@ mod dial;
 mod dictionary;
 mod given;
 mod habits;
+mod host;
 mod link;
 mod mapping;
 pub mod media;
