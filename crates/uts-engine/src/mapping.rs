@@ -262,7 +262,7 @@ mod tests {
         let least = "[detection]\nnone = 0\ninternet-16 = 1\n";
         for (text, line, words) in [
             ("[detectoin]\n", 1, "there is no table `detectoin`; did you mean `detection`?"),
-            ("[functions]\nfce = 1\n", 2, "there is no function `fce`; did you mean `fec`?"),
+            ("[functions]\nfecc = 1\n", 2, "there is no function `fecc`; did you mean `fec`?"),
             ("\n[detection]\ncrc-32d = 1\n", 3, "there is no mechanism of detection `crc-32d`; did you mean"),
             ("[functions]\nfec = 8\n", 2, "8 is the number of both fec and flow; expected one each"),
             (
