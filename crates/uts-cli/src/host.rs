@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use uts::host::{self, HOST_NAMES, Reader};
 
 /// Word in the place of a fact: the host is looked at.
@@ -30,15 +31,25 @@ pub fn register(facts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at the host each second, for as long as the program runs. Its files are open from now on,
-/// so that it may confine itself.
+/// Files of the host that were opened before the program confined itself.
+static PREPARED: Mutex<Option<Reader>> = Mutex::new(None);
+
+/// Opens what is looked at later, if that is asked for: the program is about to confine itself.
+pub fn prepare(facts: &[String]) {
+    if facts.iter().any(|fact| fact == MEASURE) {
+        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Reader::open());
+    }
+}
+
+/// Looks at the host each second, for as long as the program runs.
 fn measure() {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     if BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
-    let mut reader = Reader::open();
+    let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut reader = prepared.unwrap_or_else(Reader::open);
     runtime.spawn(async move {
         loop {
             host::tell(reader.read());

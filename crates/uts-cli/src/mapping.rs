@@ -23,3 +23,22 @@ pub fn register(file: &Path) -> Result<(), String> {
 pub fn given() -> Option<Arc<Mapping>> {
     GIVEN.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_with_its_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("numbers.toml");
+        let shown = file.display();
+        let missing = register(&file).expect_err("it is not there");
+        assert!(missing.starts_with(&format!("--mapping {shown}: ")), "{missing}");
+        std::fs::write(&file, "[functions]\nfec = 4\n[fek]\n").expect("written");
+        let wrong = register(&file).expect_err("there is no such function");
+        let words = format!("--mapping {shown}:3: there is no table `fek`; did you mean `fec`?");
+        assert_eq!(wrong, words);
+        assert_eq!(given(), None, "nothing of it is taken");
+    }
+}
