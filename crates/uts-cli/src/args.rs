@@ -420,7 +420,7 @@ pub struct WantedArgs {
     #[arg(long = "dictionary", value_name = "FILE")]
     pub dictionaries: Vec<PathBuf>,
     /// Numbers by which this end writes functions and mechanisms, from FILE (see uts functions
-    /// --mapping); a peer with others is told, and understands
+    /// --numbers); a peer with others is told, and understands
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Fact of this host, as battery=yes, metered=yes, processor=20% or memory=BYTES, or `measure`
@@ -522,7 +522,7 @@ pub struct ExplainArgs {
   uts functions --profiles
   uts functions --table tcp-reno tp4 netblt vmtp xtp
   uts functions --graph > functions.svg
-  uts functions --mapping > numbers.toml")]
+  uts functions --numbers > numbers.toml")]
 pub struct FunctionsArgs {
     /// Only functions and mechanisms whose names contain this; with --table, the profiles
     #[arg(value_name = "PART")]
@@ -539,7 +539,7 @@ pub struct FunctionsArgs {
     pub graph: bool,
     /// Print a file for --mapping, with the numbers that hold without one
     #[arg(long, conflicts_with_all = ["parts", "profiles", "table", "graph", "json"])]
-    pub mapping: bool,
+    pub numbers: bool,
     /// Print one JSON object a line
     #[arg(long, conflicts_with = "graph")]
     pub json: bool,

@@ -95,7 +95,7 @@ const COLUMNS: [(&str, &[Function]); 4] = [
 pub fn run(args: &FunctionsArgs) -> Result<(), Failure> {
     match () {
         () if args.graph => lines::print(&graph::svg()),
-        () if args.mapping => lines::print(Mapping::example().trim_end()),
+        () if args.numbers => lines::print(Mapping::example().trim_end()),
         () if args.profiles => return profiles(args),
         () if args.table => return table(args),
         () => return list(args),
