@@ -27,6 +27,7 @@ ITEMS = {
     20: ("number", "first credit of the connection", 0, (1 << 62) - 1),
     21: ("flag", "envelopes", 0, 0),
     22: ("ticket", "ticket", 1, 128),
+    23: ("numbers", "own numbers", 1, 32),
 }
 MANDATORY = (1, 2, 5, 6, 7, 8, 9, 10, 11)
 #: Items of one end only, and those of them that it must have.
@@ -78,6 +79,8 @@ def _value(reader, kind, what, least, most):
         value = _pairs(reader, what, most)
     elif kind == "ticket":
         value = _ticket(reader, what, most)
+    elif kind == "numbers":
+        value = _numbers(reader, most)
     else:
         value = read_profile(reader) if kind == "profile" else None
     if reader.left():
@@ -101,6 +104,50 @@ def _ticket(reader, what, most):
     if reader.left() > most:
         raise WireError("too-long", what, start)
     return value | {"words": reader.bytes(reader.left(), what)}
+
+
+def _numbers(reader, most):  # P-67
+    value = {"functions": [], "mechanisms": [], "named": []}
+    taken, names = set(), set()
+    for _ in range(reader.uint(1, "count of functions")):
+        start, (function, own) = reader.at, _bytes(reader, 2, "number of a function")
+        if own in taken or function in names:
+            raise WireError("duplicate", "number of a function", start)
+        value["functions"].append([function, own])
+        taken.add(own), names.add(function)
+    taken, names = set(), set()
+    for _ in range(reader.uint(1, "count of mechanisms")):
+        start, (function, mechanism, own) = reader.at, _bytes(reader, 3, "number of a mechanism")
+        if (function, own) in taken or (function, mechanism) in names:
+            raise WireError("duplicate", "number of a mechanism", start)
+        value["mechanisms"].append([function, mechanism, own])
+        taken.add((function, own)), names.add((function, mechanism))
+    names = set()
+    while reader.left():
+        start, (function, own) = reader.at, _bytes(reader, 2, "number of a mechanism")
+        name = _name(reader, most)
+        if (function, own) in taken or (function, name) in names:
+            raise WireError("duplicate", "named mechanism", start)
+        value["named"].append([function, own, name])
+        taken.add((function, own)), names.add((function, name))
+    return value
+
+
+def _bytes(reader, count, what):
+    return [reader.uint(1, what) for _ in range(count)]
+
+
+def _name(reader, most):
+    start, size = reader.at, reader.uint(1, "length of a name")
+    if not size:
+        raise WireError("missing", "name of a mechanism", start)
+    if size > most:
+        raise WireError("too-long", "name of a mechanism", start)
+    start, name = reader.at, reader.bytes(size, "name of a mechanism")
+    for at, byte in enumerate(name):
+        if byte not in b"abcdefghijklmnopqrstuvwxyz0123456789-":
+            raise WireError("value", "name of a mechanism", start + at)
+    return name.decode()
 
 
 def _pairs(reader, what, most):
@@ -128,6 +175,11 @@ def encode(hello):
             content = b"".join(map(bytes, value))
         elif kind == "ticket":
             content = value["lifetime"].to_bytes(4, "big") + value["secret"] + value["words"]
+        elif kind == "numbers":
+            content = b"".join(bytes([len(value[of])]) + b"".join(map(bytes, value[of]))
+                               for of in ("functions", "mechanisms"))
+            content += b"".join(bytes([function, own, len(name)]) + name.encode()
+                                for function, own, name in value["named"])
         else:
             content = {"flag": lambda: b"", "text": value.encode if kind == "text" else None, "bytes": lambda: value}[kind]()
         out += varint(number) + counted(content)

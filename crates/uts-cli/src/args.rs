@@ -419,16 +419,26 @@ pub struct WantedArgs {
     /// must have: a file that zstd --train has made, or any that messages are like; may be repeated
     #[arg(long = "dictionary", value_name = "FILE")]
     pub dictionaries: Vec<PathBuf>,
+    /// Numbers by which this end writes functions and mechanisms, from FILE (see uts functions
+    /// --numbers); a peer with others is told, and understands
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Fact of this host, as battery=yes, metered=yes, processor=20% or memory=BYTES, or `measure`
+    /// to look each second: mechanisms that cost more than the host has leave; may be repeated
+    #[arg(long = "host-fact", value_name = "NAME=VALUE|measure")]
+    pub host_facts: Vec<String>,
     /// Keep the first profile: exchange no mechanisms, whatever the path does
     #[arg(long)]
     pub no_adapt: bool,
 }
 
 impl WantedArgs {
-    /// All as properties. Dictionaries are registered: what follows may name them.
+    /// All as properties. Dictionaries are registered: what follows may name them. So are the
+    /// mapping and what is known of the host.
     ///
     /// # Errors
-    /// Text that is not of the form `name=value`, or a dictionary that cannot be used, in words.
+    /// Text that is not of the form `name=value`, or a dictionary or mapping that cannot be used,
+    /// in words.
     pub fn properties(&self) -> Result<Vec<(String, String)>, String> {
         let assignment = |text: &String, option: &str, prefix: &str| {
             let (name, value) =
@@ -437,6 +447,10 @@ impl WantedArgs {
         };
         for file in &self.dictionaries {
             crate::dictionary::register(file)?;
+        }
+        crate::host::register(&self.host_facts)?;
+        if let Some(file) = &self.mapping {
+            crate::mapping::register(file)?;
         }
         let (names, pins): (Vec<&String>, Vec<&String>) =
             self.profile.iter().partition(|text| !text.contains('='));
@@ -507,7 +521,8 @@ pub struct ExplainArgs {
   uts functions congestion
   uts functions --profiles
   uts functions --table tcp-reno tp4 netblt vmtp xtp
-  uts functions --graph > functions.svg")]
+  uts functions --graph > functions.svg
+  uts functions --numbers > numbers.toml")]
 pub struct FunctionsArgs {
     /// Only functions and mechanisms whose names contain this; with --table, the profiles
     #[arg(value_name = "PART")]
@@ -522,6 +537,9 @@ pub struct FunctionsArgs {
     /// Print what depends on what among the functions, as SVG
     #[arg(long)]
     pub graph: bool,
+    /// Print a file for --mapping, with the numbers that hold without one
+    #[arg(long, conflicts_with_all = ["parts", "profiles", "table", "graph", "json"])]
+    pub numbers: bool,
     /// Print one JSON object a line
     #[arg(long, conflicts_with = "graph")]
     pub json: bool,

@@ -244,6 +244,9 @@ pub fn property(text: &str, forward: Option<String>, client: Option<u64>) -> Res
     let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
     match forward {
         Some(_) => forward::checked(&name, &value)?,
+        None if crate::host::is_fact(&name) => {
+            uts::host::HostFacts::default().set(&name, &value).map_err(|error| error.to_string())?;
+        }
         None => uts::Requirements::default().set(&name, &value).map_err(|error| error.to_string())?,
     }
     Ok(Request::Set { name, value, forward, client })

@@ -246,7 +246,8 @@ fn requirements(properties: &[(String, String)]) -> Result<Requirements, String>
 }
 
 fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
-    Ok(ConnectionConfig { requirements: requirements(properties)?, ..ConnectionConfig::default() })
+    let requirements = requirements(properties)?;
+    Ok(ConnectionConfig { requirements, mapping: crate::mapping::given(), ..ConnectionConfig::default() })
 }
 
 /// Lets the peer open this many flows, none of which holds much while nobody reads.

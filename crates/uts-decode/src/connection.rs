@@ -7,11 +7,12 @@ use crate::secrets::{LongKeys, Suite, exported};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use uts_functions::detection::{self, Detection, Verdict};
 use uts_functions::mechanism::{Choice, Params};
+use uts_functions::numbering::from_wire;
 use uts_functions::protection::{self, Direction, Protection, Secret};
-use uts_functions::{Function, Profile, detection as detect};
+use uts_functions::{Function, Numbering, Profile, detection as detect};
 use uts_wire::packet::establishment::{EstablishmentPacket, Level};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
-use uts_wire::{ConnectionId, End, Hello, WireProfile};
+use uts_wire::{ConnectionId, End, Hello};
 
 /// The end that opened the connection, and the other one, as indices.
 pub(crate) const CLIENT: usize = 0;
@@ -48,6 +49,8 @@ pub(crate) struct Way {
     profiles: BTreeMap<u32, (u8, Profile)>,
     /// Keys by epoch and cipher.
     keys: HashMap<(u32, u8), protection::Slot>,
+    /// Numbers by which its sender writes mechanisms, where both ends said such (P-67).
+    pub numbers: Option<Numbering>,
     /// Sizes of datagrams that came as one.
     pub sizes: Vec<usize>,
 }
@@ -121,6 +124,7 @@ impl Connection {
                 let hello = read(hello, End::Client);
                 if let Some(hello) = &hello {
                     self.begin_with(hello);
+                    self.ways[CLIENT].numbers = numbers_of(hello);
                 }
                 Learnt::Client(hello)
             }
@@ -131,6 +135,11 @@ impl Connection {
             Message::Extensions { hello } => {
                 let hello = read(hello, End::Server);
                 self.reset_tokens.extend(hello.as_ref().and_then(|hello| hello.reset_token));
+                let numbers = hello.as_deref().and_then(numbers_of);
+                match numbers.filter(|_| self.ways[CLIENT].numbers.is_some()) {
+                    Some(numbers) => self.ways[SERVER].numbers = Some(numbers),
+                    None => self.ways[CLIENT].numbers = None,
+                }
                 Learnt::Extensions(hello)
             }
         }
@@ -140,7 +149,7 @@ impl Connection {
     fn begin_with(&mut self, hello: &Hello) {
         for (sender, profile) in [(CLIENT, &hello.profile_out), (SERVER, &hello.profile_in)] {
             if let Some(profile) = profile {
-                self.ways[sender].profiles.insert(0, (0, profile_of(profile)));
+                self.ways[sender].profiles.insert(0, (0, from_wire(profile, None).0));
             }
         }
     }
@@ -168,22 +177,16 @@ impl Connection {
     }
 }
 
-/// A profile as it travels, as one of this library; what it does not know is left out.
-pub(crate) fn profile_of(wire: &WireProfile) -> Profile {
-    let mut profile = Profile::bare();
-    for choice in wire.choices() {
-        if let Some(function) = Function::from_number(choice.function) {
-            profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
-        }
-    }
-    profile
+/// Numbers that an end has said, if they make sense.
+fn numbers_of(hello: &Hello) -> Option<Numbering> {
+    let said = hello.numbers.as_deref()?;
+    Numbering::of_peer(said, hello.mechanisms.iter().copied()).ok()
 }
 
 impl Way {
     /// A request for a profile: the epoch stands for it from now on. Says what it changes in
     /// its group.
-    pub fn on_request(&mut self, epoch: u32, group: u8, profile: &WireProfile) -> String {
-        let profile = profile_of(profile);
+    pub fn on_request(&mut self, epoch: u32, group: u8, profile: Profile) -> String {
         let before = self.profiles.range(..epoch).rev().find(|(_, (of, _))| *of == group);
         let said = match before {
             Some((_, (_, old))) if *old == profile => "the same profile".to_owned(),

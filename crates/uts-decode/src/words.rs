@@ -4,8 +4,8 @@ use crate::connection::{Learnt, Way};
 use crate::row::Said;
 use crate::secrets::Suite;
 use std::fmt::Write as _;
-use uts_functions::mechanism::{Choice, Params};
-use uts_functions::{Function, Profile};
+use uts_functions::numbering::{choice_from_wire, from_wire, function_from_wire};
+use uts_functions::{Numbering, Profile};
 use uts_wire::frame::{AckRanges, Data, Direction, RepairId};
 use uts_wire::packet::FunctionHeader;
 use uts_wire::{Frame, WireChoice};
@@ -45,7 +45,7 @@ pub(crate) fn learnt(learnt: &Learnt) -> Said {
                 let _ = write!(text, "for service {:?}, ", hello.service);
             }
             let profile = |wire: &Option<uts_wire::WireProfile>| {
-                wire.as_ref().map_or_else(String::new, |wire| crate::connection::profile_of(wire).to_string())
+                wire.as_ref().map_or_else(String::new, |wire| from_wire(wire, None).0.to_string())
             };
             let (out, inward) = (profile(&hello.profile_out), profile(&hello.profile_in));
             if out == inward {
@@ -103,11 +103,13 @@ pub(crate) fn frame(frame: &Frame<'_>, ways: &mut [Way; 2], sender: usize) -> Sa
                 Direction::FromSender => sender,
                 Direction::ToSender => 1 - sender,
             };
-            let change = ways[way].on_request(f.epoch, f.group, &f.profile);
+            let profile = from_wire(&f.profile, ways[sender].numbers.as_ref()).0;
+            let change = ways[way].on_request(f.epoch, f.group, profile);
             said("Request-PF", format!("epoch {} {}{}: {change}", f.epoch, of(f.direction), group(f.group)))
         }
         Frame::UsePf(f) => {
-            let change = ways[sender].on_request(f.epoch, f.group, &f.profile);
+            let profile = from_wire(&f.profile, ways[sender].numbers.as_ref()).0;
+            let change = ways[sender].on_request(f.epoch, f.group, profile);
             let from = f.first;
             said("Use-PF", format!("epoch {} from packet {from}{}: {change}", f.epoch, group(f.group)))
         }
@@ -117,11 +119,12 @@ pub(crate) fn frame(frame: &Frame<'_>, ways: &mut [Way; 2], sender: usize) -> Sa
             said("Stale-PF", format!("epoch {} {}, highest {}", f.epoch, of(f.direction), f.highest))
         }
         Frame::NakPf(f) => {
-            let function = function(f.function);
+            let numbers = ways[sender].numbers.as_ref();
+            let function = function(f.function, numbers);
             let mut text =
                 format!("epoch {} {}: {function}: {}", f.epoch, of(f.direction), refusal(f.reason));
             if let Some(choice) = &f.alternative {
-                let _ = write!(text, ", agrees to {}", mechanism(choice));
+                let _ = write!(text, ", agrees to {}", mechanism(choice, numbers));
             }
             said("NAK-PF", text)
         }
@@ -143,7 +146,15 @@ pub(crate) fn frame(frame: &Frame<'_>, ways: &mut [Way; 2], sender: usize) -> Sa
         Frame::Feedback(f) => {
             let choice =
                 WireChoice { function: f.function, mechanism: f.mechanism, params: Default::default() };
-            said("Feedback", format!("of {} flow {}, {} bytes", mechanism(&choice), f.flow, f.words.len()))
+            said(
+                "Feedback",
+                format!(
+                    "of {} flow {}, {} bytes",
+                    mechanism(&choice, ways[sender].numbers.as_ref()),
+                    f.flow,
+                    f.words.len()
+                ),
+            )
         }
         Frame::Order(f) => {
             said("Order", format!("flow {} at {} behind {}..{}", f.flow, f.start, f.after.start, f.after.end))
@@ -213,16 +224,16 @@ fn group(number: u8) -> String {
     if number == 0 { String::new() } else { format!(" in group {number}") }
 }
 
-fn function(number: u8) -> String {
-    Function::from_number(number).map_or_else(|| format!("function {number}"), |f| f.name().to_owned())
+fn function(number: u8, numbers: Option<&Numbering>) -> String {
+    function_from_wire(number, numbers).map_or_else(|| format!("function {number}"), |f| f.name().to_owned())
 }
 
-fn mechanism(choice: &WireChoice) -> String {
-    let Some(function) = Function::from_number(choice.function) else {
+fn mechanism(choice: &WireChoice, numbers: Option<&Numbering>) -> String {
+    let Some(function) = function_from_wire(choice.function, numbers) else {
         return format!("function {} mechanism {}", choice.function, choice.mechanism);
     };
     let mut profile = Profile::bare();
-    profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
+    profile.set(function, choice_from_wire(function, choice, numbers));
     format!("{} {}", function.name(), profile.describe(function))
 }
 

@@ -1,6 +1,7 @@
 //! Settings of an endpoint and its connections. Every bound has its reason beside it.
 
 use crate::endpoint::Worker;
+use crate::mapping::Mapping;
 use crate::probe::Probes;
 use crate::requirements::Requirements;
 use crate::selector::Library;
@@ -8,7 +9,8 @@ use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use uts_functions::Function;
+use uts_functions::numbering::FIRST_OWN;
+use uts_functions::{Function, Numbering};
 
 /// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section
 /// 4).
@@ -242,6 +244,9 @@ pub struct ConnectionConfig {
     /// nor chosen, nor agreed to in an exchange. A client's first profile may still contain those
     /// that are mandatory.
     pub withdrawn: Vec<(Function, u8)>,
+    /// Numbers by which this end writes functions and mechanisms, as its administrator gives them.
+    /// `None` = those of the specification, of which nothing need be said to the peer.
+    pub mapping: Option<Arc<Mapping>>,
 }
 
 impl ConnectionConfig {
@@ -276,10 +281,21 @@ impl ConnectionConfig {
     /// The same, with other requirements.
     pub(crate) fn library_for(&self, requirements: &Requirements) -> Library {
         let mut offered = Library::offered(requirements);
-        for (function, number) in &self.withdrawn {
+        let unlisted = self.mapping.iter().flat_map(|mapping| mapping.unlisted());
+        for (function, number) in self.withdrawn.iter().chain(unlisted) {
             offered.remove(*function, *number);
         }
         offered
+    }
+
+    /// Numbers of this end's own, of which the peer is told; `None` if it has none, and no
+    /// mechanism that only a name can tell (packets.md P-67).
+    pub(crate) fn numbering(&self) -> Option<Arc<Numbering>> {
+        if let Some(mapping) = &self.mapping {
+            return Some(Arc::clone(mapping.numbering()));
+        }
+        let has_own = self.library().pairs().any(|(_, number)| number >= FIRST_OWN);
+        has_own.then(|| Arc::new(Numbering::of_library()))
     }
 }
 
@@ -305,6 +321,7 @@ impl Default for ConnectionConfig {
             batch_packets_max: 44,
             coalesce: true,
             withdrawn: Vec::new(),
+            mapping: None,
         }
     }
 }

@@ -14,6 +14,8 @@
 //!   have frames of their own;
 //! * `consent`: what an end agrees to when its peer asks;
 //! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
+//! * [`host`]: what is known of the machine, for the policy;
+//! * [`mapping`]: numbers of the wire that an administrator gives;
 //! * [`endpoint`]: many connections behind one address;
 //! * [`probe`]: the points that a packet passes, for those who measure where its time goes.
 #![forbid(unsafe_code)]
@@ -26,6 +28,8 @@ pub(crate) mod consent;
 pub mod endpoint;
 pub mod event;
 pub mod exchange;
+pub mod host;
+pub mod mapping;
 pub mod named;
 pub mod policy;
 pub mod probe;
@@ -50,6 +54,8 @@ pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
+pub use host::{BadHostFact, HOST_NAMES, HostFacts};
+pub use mapping::{BadMapping, Mapping};
 pub use probe::{Passage, Point, ProbeSink, Probes};
 pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};
 pub use uts_wire::library::Ticket;

@@ -8,6 +8,7 @@ use crate::function::Function;
 use crate::mechanism::{Mechanism, Unasked};
 use core::ops::RangeInclusive;
 use std::sync::{PoisonError, RwLock};
+use uts_wire::numbers::{MAX_NAME_BYTES, OwnNumbers};
 
 /// The numbers of such mechanisms. Of those that `spec/functions.toml` leaves to administrators
 /// (128 to 255) these are as many as fit the sets of mechanisms that endpoints keep of each other.
@@ -36,6 +37,14 @@ pub enum NotRegistered {
         name: &'static str,
         /// The other mechanism's name.
         other: &'static str,
+    },
+    /// The name is none that peers can be told of.
+    #[error("{}/{name}: a name is of 1 to {MAX_NAME_BYTES} letters a to z, digits and hyphens", function.name())]
+    Name {
+        /// The function.
+        function: Function,
+        /// The mechanism's name.
+        name: &'static str,
     },
     /// The entry is for another function.
     #[error("{name} performs {}, and was registered for {}", says.name(), function.name())]
@@ -89,6 +98,9 @@ impl<B: Copy> Externals<B> {
         }
         if !NUMBERS.contains(&number) {
             return Err(NotRegistered::Number { function, name, number });
+        }
+        if !OwnNumbers::is_name(name) {
+            return Err(NotRegistered::Name { function, name });
         }
         if info.mandatory || info.facts.unasked != Unasked::Never {
             return Err(NotRegistered::Unasked { function, name });

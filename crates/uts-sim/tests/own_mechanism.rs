@@ -4,8 +4,10 @@
 use bytes::Bytes;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 use uts_engine::{
     ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeEvent, FlowId, FlowOptions,
+    Mapping,
 };
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Loss, Summary, Timeout};
 use uts_functions::external::NotRegistered;
@@ -21,6 +23,7 @@ const CLIENT: NodeId = 1;
 /// A window that never changes.
 #[derive(Clone, Debug)]
 struct FixedWindow {
+    info: &'static Mechanism,
     packets: u64,
     packet_bytes: u64,
     summary: Summary,
@@ -29,7 +32,7 @@ struct FixedWindow {
 /// The most time-outs in a row that a window has heard of.
 static TIMEOUTS: AtomicU32 = AtomicU32::new(0);
 
-static FIXED_WINDOW: Mechanism = Mechanism {
+const FIXED: Mechanism = Mechanism {
     function: Function::Congestion,
     number: 130,
     name: "fixed-window",
@@ -50,9 +53,14 @@ static FIXED_WINDOW: Mechanism = Mechanism {
     predict: |_, _, _| {},
 };
 
+static FIXED_WINDOW: Mechanism = FIXED;
+
+/// Another administrator's, who has begun with the same number.
+static LATE_WINDOW: Mechanism = Mechanism { number: 131, name: "late-window", ..FIXED };
+
 impl Described for FixedWindow {
     fn info(&self) -> &'static Mechanism {
-        &FIXED_WINDOW
+        self.info
     }
 }
 
@@ -125,8 +133,23 @@ fn register() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         congestion::register(&FIXED_WINDOW, |params, context| {
-            let packets = u64::from(params.get(0));
-            Box::new(FixedWindow { packets, packet_bytes: context.packet_bytes, summary: context.summary })
+            let (packets, info) = (u64::from(params.get(0)), &FIXED_WINDOW);
+            Box::new(FixedWindow {
+                info,
+                packets,
+                packet_bytes: context.packet_bytes,
+                summary: context.summary,
+            })
+        })
+        .expect("its number is free");
+        congestion::register(&LATE_WINDOW, |params, context| {
+            let (packets, info) = (u64::from(params.get(0)), &LATE_WINDOW);
+            Box::new(FixedWindow {
+                info,
+                packets,
+                packet_bytes: context.packet_bytes,
+                summary: context.summary,
+            })
         })
         .expect("its number is free");
         retransmission::register(&AGAIN, |_, ()| Box::new(Again)).expect("its number is free");
@@ -144,11 +167,18 @@ struct Transfer {
 
 impl Transfer {
     fn new(path: &str, properties: &[&str]) -> Self {
+        Self::with_mappings(path, properties, [None, None])
+    }
+
+    fn with_mappings(path: &str, properties: &[&str], mappings: [Option<Arc<Mapping>>; 2]) -> Self {
         let mut config = ConnectionConfig::default();
         for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
             config.requirements.assign(property).unwrap_or_else(|e| panic!("{e}"));
         }
-        let server = EndpointConfig { accept: config.clone(), ..EndpointConfig::default() };
+        let [of_server, mapping] = mappings;
+        let accept = ConnectionConfig { mapping: of_server, ..config.clone() };
+        let server = EndpointConfig { accept, ..EndpointConfig::default() };
+        let config = ConnectionConfig { mapping, ..config };
         let world = WorldConfig { server, seed: 5, ..WorldConfig::default() };
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
         world.limit_steps(5_000_000);
@@ -231,6 +261,29 @@ fn a_mechanism_of_ones_own_is_exchanged_to_in_flight_and_back() {
     }
 }
 
+/// Two administrators have given one number to two mechanisms. Names tell them apart.
+#[test]
+fn administrators_whose_numbers_collide_mean_the_same_by_names() {
+    register();
+    let listed = |fixed: u8, late: u8| {
+        let mut text = String::from("[congestion]\n");
+        for m in uts_functions::library::built_in(Function::Congestion) {
+            text += &format!("{} = {}\n", m.name, m.number);
+        }
+        let text = text + &format!("fixed-window = {fixed}\nlate-window = {late}\n");
+        Some(Arc::new(Mapping::read("numbers.toml", &text).expect("a valid mapping")))
+    };
+    for mappings in [[listed(130, 131), listed(131, 130)], [None, listed(131, 130)], [None, None]] {
+        let mut transfer = Transfer::with_mappings("rate=10mbit delay=20ms loss=0.02", &[], mappings);
+        let home = transfer.at(CLIENT).profile(Direction::Out).expect("connected");
+        for name in ["fixed-window", "late-window", "fixed-window"] {
+            transfer.exchange(home.with_named(Function::Congestion, name).expect("registered"));
+            let there = transfer.at(SERVER).profile(Direction::In).expect("connected");
+            assert_eq!(there.name(Function::Congestion), name);
+        }
+    }
+}
+
 #[test]
 fn it_is_asked_for_by_name_and_explained() {
     register();
@@ -262,7 +315,13 @@ fn it_hears_of_time_outs() {
 fn only_what_can_stand_beside_the_others_is_registered() {
     register();
     let build: congestion::Builder = |_, context| {
-        Box::new(FixedWindow { packets: 2, packet_bytes: context.packet_bytes, summary: context.summary })
+        let info = &FIXED_WINDOW;
+        Box::new(FixedWindow {
+            info,
+            packets: 2,
+            packet_bytes: context.packet_bytes,
+            summary: context.summary,
+        })
     };
     let entry = |number, name| -> &'static Mechanism {
         Box::leak(Box::new(Mechanism { number, name, ..copy_of(&FIXED_WINDOW) }))
@@ -273,6 +332,7 @@ fn only_what_can_stand_beside_the_others_is_registered() {
     assert!(matches!(refused(entry(130, "own")), NotRegistered::Taken { other: "fixed-window", .. }));
     assert!(matches!(refused(entry(131, "cubic")), NotRegistered::Taken { other: "cubic", .. }));
     assert!(matches!(refused(&AGAIN), NotRegistered::Function { .. }));
+    assert!(matches!(refused(entry(131, "Own")), NotRegistered::Name { name: "Own", .. }));
     let mut eager = copy_of(&FIXED_WINDOW);
     (eager.number, eager.facts.unasked) = (132, Unasked::Choice(0));
     assert!(matches!(refused(Box::leak(Box::new(eager))), NotRegistered::Unasked { .. }));

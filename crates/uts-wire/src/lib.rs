@@ -15,6 +15,7 @@ mod cid;
 mod error;
 pub mod frame;
 pub mod library;
+pub mod numbers;
 pub mod packet;
 pub mod profile;
 pub mod varint;
@@ -23,6 +24,7 @@ pub use cid::{ConnectionId, MAX_CID_LEN};
 pub use error::{Problem, WireError};
 pub use frame::{Frame, FrameIter};
 pub use library::{End, Hello, Limits, MAX_TICKET_BYTES, MIN_UDP_PAYLOAD_BYTES, Ticket};
+pub use numbers::OwnNumbers;
 pub use profile::{WireChoice, WireProfile};
 pub use varint::Reader;
 

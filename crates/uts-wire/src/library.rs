@@ -3,6 +3,7 @@
 
 use crate::cid::ConnectionId;
 use crate::error::{Problem, WireError};
+use crate::numbers::OwnNumbers;
 use crate::profile::WireProfile;
 use crate::varint::{Counter, Reader, Sink, emitters};
 use smallvec::SmallVec;
@@ -48,6 +49,7 @@ mod id {
     pub const CONNECTION_CREDIT: u64 = 20;
     pub const READS_USE: u64 = 21;
     pub const TICKET: u64 = 22;
+    pub const NUMBERS: u64 = 23;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
 }
@@ -79,7 +81,7 @@ const fn item(number: u64, name: &'static str, of: Option<End>, mandatory: bool)
 }
 
 /// All items. [P-52]
-pub const ITEMS: [Item; 22] = [
+pub const ITEMS: [Item; 23] = [
     item(id::VERSIONS, "versions", None, true),
     item(id::INITIAL_SCID, "initial source connection id", None, true),
     item(id::ORIGINAL_DCID, "original destination connection id", Some(End::Server), true),
@@ -102,6 +104,7 @@ pub const ITEMS: [Item; 22] = [
     item(id::CONNECTION_CREDIT, "connection credit", None, false),
     item(id::READS_USE, "packets that carry a request", None, false),
     item(id::TICKET, "ticket", Some(End::Server), false),
+    item(id::NUMBERS, "own numbers", None, false),
 ];
 
 /// An endpoint's description of itself in the handshake, which authenticates it.
@@ -137,6 +140,9 @@ pub struct Hello {
     pub reads_use: bool,
     /// From a server: leave to send an early request with a later connection. [P-66]
     pub ticket: Option<Ticket>,
+    /// Numbers by which it writes functions and mechanisms in frames, where they are its own, and
+    /// that it reads such numbers of the peer's. [P-67]
+    pub numbers: Option<Box<OwnNumbers>>,
 }
 
 /// The longest ticket, in bytes. [P-66]
@@ -297,6 +303,9 @@ impl Hello {
         if let Some(ticket) = &self.ticket {
             put_item(out, id::TICKET, |s| ticket.write(s));
         }
+        if let Some(numbers) = &self.numbers {
+            put_item(out, id::NUMBERS, |s| numbers.write(s));
+        }
     }
 }
 
@@ -321,6 +330,7 @@ impl Default for Hello {
             takes_expedited: false,
             reads_use: false,
             ticket: None,
+            numbers: None,
         }
     }
 }
@@ -374,6 +384,7 @@ impl Partial {
             id::TAKES_EXPEDITED => hello.takes_expedited = true,
             id::READS_USE => hello.reads_use = true,
             id::TICKET => hello.ticket = Some(Ticket::read(&mut r)?),
+            id::NUMBERS => hello.numbers = Some(Box::new(OwnNumbers::read(&mut r)?)),
             id::CONNECTION_CREDIT => {
                 limits.connection_credit_bytes = Some(r.varint("connection credit")?);
             }

@@ -20,7 +20,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use uts_engine::requirements::Requirements;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Probes, Tried, seconds};
+use uts_engine::{
+    CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Mapping, Probes, Tried, seconds,
+};
 use uts_units::printable;
 
 /// Words of C libraries for `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
@@ -102,6 +104,14 @@ impl ConnectOptions {
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
+        self
+    }
+
+    /// Writes functions and mechanisms by an administrator's numbers:
+    /// [`ConnectionConfig::mapping`].
+    #[must_use]
+    pub fn mapping(mut self, mapping: Arc<Mapping>) -> Self {
+        self.connection.mapping = Some(mapping);
         self
     }
 

@@ -59,6 +59,7 @@ mod early;
 mod endpoint;
 mod fingerprint;
 mod flow;
+pub mod host;
 mod identity;
 mod instance;
 mod known_hosts;
@@ -107,9 +108,9 @@ pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::sync;
 pub use uts_engine::{
-    After, CloseReason, ConnectionConfig, Direction, EARLY_BYTES_MAX, EarlyError, ExchangeError,
-    ExchangeEvent, FlowError, FlowId, FlowOptions, Made, MediaTime, MessageBatch, MessageOptions, Passage,
-    PlayoutFigures, Point, ProbeSink, Probes, Timing, TraceKind, TraceRow, Tried, UnevenMessages,
+    After, BadMapping, CloseReason, ConnectionConfig, Direction, EARLY_BYTES_MAX, EarlyError, ExchangeError,
+    ExchangeEvent, FlowError, FlowId, FlowOptions, Made, Mapping, MediaTime, MessageBatch, MessageOptions,
+    Passage, PlayoutFigures, Point, ProbeSink, Probes, Timing, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 /// The library of functions: the traits of mechanisms, and where a program registers its own.
 pub use uts_functions as functions;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use uts_engine::requirements::Requirements;
-use uts_engine::{ConnectionConfig, EndpointConfig, Probes, WORKERS_MAX, Worker};
+use uts_engine::{ConnectionConfig, EndpointConfig, Mapping, Probes, WORKERS_MAX, Worker};
 
 /// Of all places, one in so many is for clients with known keys.
 const PART_OF_KEYS: usize = 8;
@@ -121,6 +121,14 @@ impl ServerOptions {
     #[must_use]
     pub fn requirements(mut self, requirements: Requirements) -> Self {
         self.connection.requirements = requirements;
+        self
+    }
+
+    /// Writes functions and mechanisms by an administrator's numbers:
+    /// [`ConnectionConfig::mapping`].
+    #[must_use]
+    pub fn mapping(mut self, mapping: Arc<Mapping>) -> Self {
+        self.connection.mapping = Some(mapping);
         self
     }
 

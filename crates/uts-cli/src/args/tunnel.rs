@@ -109,7 +109,7 @@ pub enum CtlCommand {
     /// server its clients, what they carry and cost, and what is held for them
     List,
     /// Ask a property from now on: of both directions of the connection, or of connections that a
-    /// forward will carry
+    /// forward will carry; at a server also a fact of its host, as host.battery=yes
     Set {
         /// A property (see uts properties)
         #[arg(value_name = "NAME=VALUE")]

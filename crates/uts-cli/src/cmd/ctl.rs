@@ -84,6 +84,14 @@ fn server_table(answer: &Value) -> String {
         let (held, total) = (amount(&resource["held"]), amount(&resource["total"]));
         out.push_str(&format!("{} {held} of {total}{waiting}{most}\n", text(&resource["resource"])));
     }
+    let known: Vec<String> = all(&answer["host_facts"])
+        .iter()
+        .filter(|fact| fact["value"] != crate::host::UNKNOWN)
+        .map(|fact| format!("{}={}", text(&fact["name"]), text(&fact["value"])))
+        .collect();
+    if !known.is_empty() {
+        out.push_str(&format!("{}\n", known.join(" ")));
+    }
     out
 }
 

@@ -7,6 +7,7 @@ use super::properties::indent;
 use crate::args::FunctionsArgs;
 use crate::ui::lines;
 use serde_json::{Value, json};
+use uts_engine::Mapping;
 use uts_engine::named::{self, CLASS_NAMES, CLASSES, Named};
 use uts_functions::mechanism::{Consent, Need, Unasked};
 use uts_functions::{Function, Mechanism, library};
@@ -94,6 +95,7 @@ const COLUMNS: [(&str, &[Function]); 4] = [
 pub fn run(args: &FunctionsArgs) -> Result<(), Failure> {
     match () {
         () if args.graph => lines::print(&graph::svg()),
+        () if args.numbers => lines::print(Mapping::example().trim_end()),
         () if args.profiles => return profiles(args),
         () if args.table => return table(args),
         () => return list(args),

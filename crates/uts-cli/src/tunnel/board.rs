@@ -4,6 +4,7 @@ use super::live::Live;
 use super::wire::{Asked, Opening};
 use super::{Connections, Wants, is_for_peer};
 use crate::control::{Controlled, Request};
+use crate::host;
 use crate::link::Sentence;
 use crate::stream;
 use serde_json::{Value, json};
@@ -45,6 +46,9 @@ impl Controlled for Board {
                 wants.set(&name, &value)?;
                 Ok(json!({"set": name, "forward": forward}))
             }
+            Request::Set { name, value, forward: None, .. } if host::is_fact(&name) => {
+                host::set(&name, &value)
+            }
             Request::Set { name, value, forward: None, .. } => self.set(name, value).await,
             Request::End { id } if self.live.end(id) => Ok(json!({"ended": id})),
             Request::End { id } => Err(format!("no connection {id}")),
@@ -77,7 +81,7 @@ impl Board {
             .collect();
         json!({
             "host": self.host, "connection": connection, "forwards": forwards, "carried": self.live.list(),
-            "bugs": crate::control::bugs(),
+            "host_facts": host::list(), "bugs": crate::control::bugs(),
         })
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod rules;
 pub(crate) mod testing;
 pub(crate) mod utility;
 
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use candidates::candidates;
 use path::Path;
@@ -40,7 +41,8 @@ pub(crate) fn fit(
         return *home;
     }
     let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge { requirements, aim, facts: &facts, offered: presumed(aim, &facts) };
+    let (offered, host) = (presumed(aim, &facts), HostFacts::default());
+    let judge = Judge { requirements, aim, facts: &facts, offered, host };
     let scores: Vec<(Profile, Score)> = candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))

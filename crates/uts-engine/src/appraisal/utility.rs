@@ -3,6 +3,7 @@
 
 use super::forecast;
 use super::path::INITIAL_PACKETS;
+use crate::host::HostFacts;
 use crate::requirements::{CapacityProfile, Quality, Requirements};
 use core::fmt;
 use core::time::Duration;
@@ -103,11 +104,14 @@ pub(crate) struct Judge<'a> {
     pub facts: &'a PathFacts,
     /// Rate at which the application sends, where it sends less than the path carries.
     pub offered: Option<Rate>,
+    /// Facts of the host.
+    pub host: HostFacts,
 }
 
 impl Judge<'_> {
     pub fn score(&self, profile: &Profile) -> Score {
         let mut prediction = forecast(profile, self.facts);
+        self.host.bound(&mut prediction, self.facts);
         let possible = prediction.goodput(self.facts);
         let offered = self.offered.map(|r| r.bytes_per_sec() as f64);
         let bound = self.requirements.max_send_rate.map(|r| r.bytes_per_sec() as f64);
@@ -128,7 +132,9 @@ impl Judge<'_> {
         let (worth, slow) = match self.aim {
             Aim::Throughput => {
                 let capacity = self.facts.capacity.bytes_per_sec() as f64;
-                (if capacity > 0.0 { (possible / capacity).min(1.0) } else { prediction.utilisation }, 0.0)
+                let used =
+                    if capacity > 0.0 { (possible / capacity).min(1.0) } else { prediction.utilisation };
+                (used * (1.0 - self.host.price(&prediction)), 0.0)
             }
             Aim::InTime(_) => {
                 // A dialogue has no rate of its own, unless it is one that fills the path.
@@ -146,6 +152,16 @@ impl Judge<'_> {
             delay: Duration::try_from_secs_f64(propagation_s + prediction.delay_s).unwrap_or(Duration::MAX),
             prediction,
         }
+    }
+
+    /// The same, for a profile that would take the place of one in use. More work needs room on the
+    /// processor, so that a share at the limit brings no exchange to and fro.
+    pub fn score_beside(&self, profile: &Profile, in_use: &Score) -> Score {
+        let score = self.score(profile);
+        if self.host.work_ns(&score.prediction) <= self.host.work_ns(&in_use.prediction) {
+            return score;
+        }
+        Judge { host: self.host.with_room(), ..*self }.score(profile)
     }
 
     /// The aim on this path.
@@ -196,7 +212,8 @@ impl Judge<'_> {
             + self.weight(Quality::Delay) * late
             + self.weight(Quality::Rate) * slow
             + self.weight(Quality::Jitter) * 0.1 * jitter
-            + overhead * (p.expansion - 1.0);
+            + overhead * (p.expansion - 1.0)
+            + self.host.price(p);
         (1.0 - short).clamp(0.0, 1.0)
     }
 
@@ -353,7 +370,13 @@ mod tests {
         let offered = Some(Rate::from_bits_per_sec(4_000_000));
         let score = |rtt_ms, delay: Option<u64>, late| {
             let facts = crate::appraisal::testing::path(20, rtt_ms, 0.01, 1.0, 0.0);
-            let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
+            let judge = Judge {
+                requirements: &r,
+                aim: Aim::of(&r),
+                facts: &facts,
+                offered,
+                host: HostFacts::default(),
+            };
             let profile = Profile::bare().with_named(Function::Congestion, "bbr").expect("it exists");
             let fixed = uts_functions::library::by_name(Function::Playout, "fixed").expect("it exists");
             let held = |delay| fixed.choice_with(&[("delay", delay), ("late", late)]).expect("in range");
@@ -382,7 +405,13 @@ mod tests {
                 for (loss, burst) in [(0.002, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 4.0)] {
                     let facts = crate::appraisal::testing::path(mbit, rtt_ms, loss, burst, 0.0);
                     let offered = Some(Rate::from_bits_per_sec((offered_mbit * 1e6) as u64));
-                    let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
+                    let judge = Judge {
+                        requirements: &r,
+                        aim: Aim::of(&r),
+                        facts: &facts,
+                        offered,
+                        host: HostFacts::default(),
+                    };
                     let profile = Profile::bare();
                     let worth = |name| {
                         let profile = profile.with_named(Function::Congestion, name).expect("it exists");
@@ -399,7 +428,7 @@ mod tests {
 
     fn worth_of(r: &Requirements, facts: &PathFacts, offered_bps: u64, fec: (&str, &[(&str, u64)])) -> Score {
         let offered = Some(Rate::from_bits_per_sec(offered_bps));
-        let judge = Judge { requirements: r, aim: Aim::of(r), facts, offered };
+        let judge = Judge { requirements: r, aim: Aim::of(r), facts, offered, host: HostFacts::default() };
         let named = [(Function::Retransmission, "selective"), (Function::Congestion, "bbr")];
         let profile = named.iter().try_fold(Profile::bare(), |p, (f, name)| p.with_named(*f, name));
         let mechanism = uts_functions::library::by_name(Function::Fec, fec.0).expect("it exists");
@@ -450,7 +479,13 @@ mod tests {
             degradation: vec![Quality::Reliability, Quality::Delay],
             ..Requirements::interactive()
         };
-        let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered: None };
+        let judge = Judge {
+            requirements: &r,
+            aim: Aim::of(&r),
+            facts: &facts,
+            offered: None,
+            host: HostFacts::default(),
+        };
         assert!(judge.weight(Quality::Reliability) < judge.weight(Quality::Delay));
         assert!(judge.weight(Quality::Delay) < judge.weight(Quality::Rate));
     }

@@ -69,6 +69,14 @@ impl Connection {
         }
     }
 
+    /// The first function or mechanism that the two ends write by different numbers, and how many
+    /// others; `None` = there is none, or the connection is not open. They understand each other
+    /// all the same.
+    pub fn numbers_difference(&self) -> Option<String> {
+        let State::Open(open) = &self.state else { return None };
+        open.ways.numbers.as_ref()?.difference()
+    }
+
     /// For how long nothing has been heard of the peer although something is expected of it; `None`
     /// = nothing is, or the connection is not open. It is zero mostly, and some round trips where
     /// packets are lost.

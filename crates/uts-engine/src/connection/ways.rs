@@ -1,6 +1,7 @@
 //! State that the two ways share: epochs in use and open, flows, and what is told and counted of
 //! both.
 
+use super::agreement::numbers::Numbers;
 use super::flows::tagged::FindMemory;
 use super::marking::Marking;
 use super::parts::Topic;
@@ -50,6 +51,8 @@ pub(super) struct Ways<S: Stage = Established> {
     pub stats: Stats,
     pub trace: Trace,
     pub events: VecDeque<Event>,
+    /// Numbers of mechanisms on the wire; `None`: those of the specification.
+    pub numbers: Option<Box<Numbers>>,
 }
 
 impl Ways<Handshaking> {
@@ -67,6 +70,7 @@ impl Ways<Handshaking> {
             stats: Stats::default(),
             trace: Trace::default(),
             events: VecDeque::new(),
+            numbers: None,
         }
     }
 
@@ -88,6 +92,7 @@ impl Ways<Handshaking> {
             stats: self.stats,
             trace: core::mem::take(&mut self.trace),
             events: core::mem::take(&mut self.events),
+            numbers: None,
         }
     }
 }

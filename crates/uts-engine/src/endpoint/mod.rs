@@ -40,6 +40,7 @@ pub use workers::{STEERING_BYTES, WORKERS_MAX, Worker, worker_of};
 use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::connection::{self, Birth, Connection, EARLY_BYTES_MAX, Ecn, Prepared, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
+use crate::host::HostFacts;
 use crate::selector::Contradiction;
 use agenda::Agenda;
 use budget::Stores;
@@ -300,6 +301,28 @@ impl Endpoint {
     /// answer to a stranger, and before the first.
     pub fn last_sender(&self) -> Option<ConnectionHandle> {
         self.sender
+    }
+
+    /// Takes in what was measured of the host. What its owner does not know stays `None`, and
+    /// changes nothing.
+    pub fn on_host(&mut self, now: Time, measured: HostFacts) {
+        self.shared.turns.host.on_measured(now, measured);
+    }
+
+    /// Takes the advice of a manager, which counts more than what was measured, until other advice
+    /// comes.
+    pub fn advise(&mut self, now: Time, advice: HostFacts) {
+        self.shared.turns.host.on_advice(now, advice);
+    }
+
+    /// Facts of the host as they were told: advice, and what was measured where there is none.
+    pub fn host(&self) -> HostFacts {
+        self.shared.turns.host.told()
+    }
+
+    /// Advice that was taken.
+    pub fn advice(&self) -> HostFacts {
+        self.shared.turns.host.advised()
     }
 
     /// Bytes of [`EndpointConfig::memory_bytes_max`] that connections hold, or have been promised,

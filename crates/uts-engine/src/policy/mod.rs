@@ -19,6 +19,7 @@ use crate::appraisal::candidates::candidates;
 use crate::appraisal::path::Path;
 use crate::appraisal::utility::Judge;
 use crate::appraisal::{Library, best, is_evident, is_gain};
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::time::Duration;
 use lateness::Lateness;
@@ -55,6 +56,7 @@ pub struct Policy {
     aim: Aim,
     usable: Library,
     home: Profile,
+    host: HostFacts,
     path: Path,
     meter: Meter,
     seen: Option<Box<Seen>>,
@@ -115,6 +117,7 @@ impl Policy {
             requirements,
             usable,
             home,
+            host: HostFacts::default(),
             meter: Meter::default(),
             seen: None,
             baseline: None,
@@ -147,6 +150,11 @@ impl Policy {
         self.home = home;
         self.home_good_since = None;
         self.better_since = None;
+    }
+
+    /// Takes in facts of the host, which hold from now on.
+    pub fn set_host(&mut self, host: HostFacts) {
+        self.host = host;
     }
 
     /// True if nothing has been exchanged or asked for so far: all that it holds are beliefs about
@@ -249,8 +257,11 @@ impl Policy {
             return None;
         }
         let baseline = self.baseline.unwrap_or(seen.facts);
-        let decision =
+        let mut decision =
             Decision::new(seen.profile, target, expectation, &baseline, &seen.facts, &seen.measured);
+        if self.host != HostFacts::default() {
+            decision.seen += &format!(", {}", self.host);
+        }
         self.pending = Some(Box::new(decision.clone()));
         Some(decision)
     }
@@ -404,9 +415,11 @@ impl Policy {
         self.disappointing.retain(|(_, until)| *until > now);
         let judge = self.judge(seen);
         let list = candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
+        let in_use = judge.score(&seen.profile);
+        let score = |p: Profile| (p, judge.score_beside(&p, &in_use));
         let scores: Vec<(Profile, Score)> =
-            list.into_iter().filter(|p| !self.is_left_alone(now, p)).map(|p| (p, judge.score(&p))).collect();
-        let present = self.present_score(seen, judge.score(&seen.profile));
+            list.into_iter().filter(|p| !self.is_left_alone(now, p)).map(score).collect();
+        let present = self.present_score(seen, in_use);
         let home = scores.iter().find(|(p, _)| *p == self.home).copied();
         // What has disappointed is undone; what else might do is not tried from there.
         let target = match home.filter(|_| self.has_disappointed(&seen.profile)) {
@@ -519,7 +532,8 @@ impl Policy {
     }
 
     fn judge<'a>(&'a self, seen: &'a Seen) -> Judge<'a> {
-        Judge { requirements: &self.requirements, aim: self.aim, facts: &seen.facts, offered: seen.offered }
+        let (requirements, aim, host) = (&self.requirements, self.aim, self.host);
+        Judge { requirements, aim, facts: &seen.facts, offered: seen.offered, host }
     }
 
     fn decide_for_requirements(&mut self, seen: &Seen) -> Option<Decision> {

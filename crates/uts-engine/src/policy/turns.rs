@@ -1,6 +1,7 @@
 //! Bounds of what adaptation costs an endpoint, however many connections it has: they take turns in
-//! watching their paths and in comparing profiles.
+//! watching their paths and in comparing profiles. What they know of the host is here as well.
 
+use crate::host::Host;
 use core::time::Duration;
 use uts_functions::Time;
 
@@ -20,11 +21,17 @@ pub(crate) struct Turns {
     pub observe: Spaced,
     /// To compare profiles.
     pub compare: Spaced,
+    /// Facts of the host, for all of them.
+    pub host: Host,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { observe: Spaced::new(OBSERVE_EVERY), compare: Spaced::new(COMPARE_EVERY) }
+        Turns {
+            observe: Spaced::new(OBSERVE_EVERY),
+            compare: Spaced::new(COMPARE_EVERY),
+            host: Host::default(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Contradiction, Library, select};
 use crate::appraisal::utility::{Aim, Judge, Score};
 use crate::appraisal::{presumed, rules};
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
@@ -97,7 +98,8 @@ pub fn why_not(
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
     let aim = Aim::of(requirements);
-    let judge = Judge { requirements, aim, facts, offered: presumed(aim, facts) };
+    let (offered, host) = (presumed(aim, facts), HostFacts::default());
+    let judge = Judge { requirements, aim, facts, offered, host };
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);

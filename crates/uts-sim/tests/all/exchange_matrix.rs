@@ -4,9 +4,10 @@
 use bytes::Bytes;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use uts_engine::{
     ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent,
-    FlowId, FlowOptions, MessageOptions, Read,
+    FlowId, FlowOptions, Mapping, MessageOptions, Read,
 };
 use uts_functions::mechanism::Promise;
 use uts_functions::{Function, Mechanism, Profile, library};
@@ -44,17 +45,26 @@ fn message(number: u32) -> Bytes {
 
 impl Transfer {
     pub fn new(path: &str, security: [&str; 2]) -> Self {
-        let endpoint = |s| EndpointConfig { accept: config(s), ..EndpointConfig::default() };
+        Self::with_mappings(path, security, [None, None])
+    }
+
+    /// Ends with these mapping files.
+    pub fn with_mappings(path: &str, security: [&str; 2], mappings: [Option<&str>; 2]) -> Self {
+        let config = |end: NodeId| {
+            let read = |text| Arc::new(Mapping::read("numbers.toml", text).expect("a valid mapping"));
+            ConnectionConfig { mapping: mappings[end].map(read), ..config(security[end]) }
+        };
+        let endpoint = |end| EndpointConfig { accept: config(end), ..EndpointConfig::default() };
         let world = WorldConfig {
-            server: endpoint(security[SERVER]),
-            client: endpoint(security[CLIENT]),
+            server: endpoint(SERVER),
+            client: endpoint(CLIENT),
             seed: 3,
             ..WorldConfig::default()
         };
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
         world.limit_steps(20_000_000);
         world.set_path(uts_path::Target::Both, path).expect("a valid change");
-        let client = world.connect(CLIENT, config(security[CLIENT])).expect("the connection begins");
+        let client = world.connect(CLIENT, config(CLIENT)).expect("the connection begins");
         let mut transfer = Transfer {
             world,
             at_once: false,

@@ -375,6 +375,21 @@ pub fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
+/// Numbers of an end's own. No two of a function are alike: named mechanisms have those from 128
+/// on.
+fn own_numbers() -> impl Strategy<Value = OwnNumbers> {
+    let functions = prop::collection::btree_map(any::<u8>(), any::<u8>(), 0..9);
+    let mechanisms = prop::collection::btree_map(any::<(u8, u8)>(), 0u8..128, 0..40);
+    let named = prop::collection::btree_map((0u8..32, 128u8..), "[a-z0-9-]{1,32}", 0..20);
+    (functions, mechanisms, named).prop_map(|(mut functions, mut mechanisms, mut named)| {
+        let (mut owns, mut taken, mut names) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        functions.retain(|_, own| owns.insert(*own));
+        mechanisms.retain(|(function, _), own| taken.insert((*function, *own)));
+        named.retain(|(function, _), name| names.insert((*function, name.clone())));
+        OwnNumbers { functions, mechanisms, named }
+    })
+}
+
 /// A Hello, and the end that says it.
 pub fn hello() -> impl Strategy<Value = (End, Hello)> {
     let ids = (cid(), cid(), prop::option::of(cid()), prop::option::of(any::<[u8; 16]>()));
@@ -382,8 +397,9 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
     let profiles = (profile(), profile());
     let ticket = (any::<u32>(), any::<[u8; 32]>(), bytes(1..MAX_TICKET_BYTES + 1));
-    (ids, lists, limits(), profiles, any::<[bool; 5]>(), text(64), prop::option::of(ticket)).prop_map(
-        |(ids, lists, limits, profiles, flags, service, ticket)| {
+    let beyond = (prop::option::of(ticket), prop::option::of(own_numbers()));
+    (ids, lists, limits(), profiles, any::<[bool; 5]>(), text(64), beyond).prop_map(
+        |(ids, lists, limits, profiles, flags, service, (ticket, numbers))| {
             let [of_client, allows_unprotected, reads_messages, takes_expedited, reads_use] = flags;
             let of_server = !of_client;
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
@@ -410,6 +426,7 @@ pub fn hello() -> impl Strategy<Value = (End, Hello)> {
                     secret,
                     words: words.into(),
                 }),
+                numbers: numbers.map(Box::new),
             };
             (if of_client { End::Client } else { End::Server }, hello)
         },

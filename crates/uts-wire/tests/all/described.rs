@@ -240,6 +240,14 @@ fn ticket(ticket: &Ticket) -> Value {
     json!({ "lifetime": ticket.lifetime_s, "secret": hex(ticket.secret), "words": hex(&ticket.words) })
 }
 
+fn numbers(numbers: &OwnNumbers) -> Value {
+    json!({
+        "functions": numbers.functions.iter().map(|(f, own)| json!([f, own])).collect::<Value>(),
+        "mechanisms": numbers.mechanisms.iter().map(|((f, m), own)| json!([f, m, own])).collect::<Value>(),
+        "named": numbers.named.iter().map(|((f, own), name)| json!([f, own, name])).collect::<Value>(),
+    })
+}
+
 /// A Hello: its items by the names of P-52's table, as they stand in it.
 pub fn hello(hello: &Hello) -> Value {
     let limits = &hello.limits;
@@ -268,6 +276,7 @@ pub fn hello(hello: &Hello) -> Value {
         ("20", limits.connection_credit_bytes.map(|credit| json!(credit))),
         ("21", is_said(hello.reads_use)),
         ("22", hello.ticket.as_ref().map(ticket)),
+        ("23", hello.numbers.as_deref().map(numbers)),
     ] {
         if let Some(item) = item {
             items[number] = item;

@@ -117,6 +117,8 @@ pub(crate) struct Inner {
     pub stopped: Option<String>,
     /// The engine was changed since the task looked for something to send.
     kicked: bool,
+    /// Count of what was told of the host when the engine heard last.
+    host_seen: u64,
     parked: Option<Waker>,
     /// Changes so far, and those of them whose consequences have been sent.
     changes: u64,
@@ -390,6 +392,7 @@ impl Shared {
                 moved_to: None,
                 stopped: None,
                 kicked: true,
+                host_seen: 0,
                 parked: None,
                 changes: 0,
                 sent: 0,

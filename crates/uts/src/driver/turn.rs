@@ -188,6 +188,8 @@ impl Driver {
         let now = self.shared.clock.now();
         inner.kicked = false;
         if is_first {
+            let Inner { host_seen, engine, .. } = &mut *inner;
+            crate::host::hand_over(now, host_seen, engine);
             inner.engine.handle_timeout(now);
         }
         self.outgoing.fetch(now, &mut inner.engine, &self.shared.probes);

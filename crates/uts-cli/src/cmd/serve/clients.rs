@@ -2,6 +2,7 @@
 
 use crate::cmd::meter::Seen;
 use crate::control::{self, Controlled, Request};
+use crate::host;
 use crate::link::Telemetry;
 #[cfg(feature = "metrics")]
 use crate::metrics::Figures;
@@ -169,7 +170,7 @@ impl Clients {
         let resources = lines::resources(&self.ledger.rows());
         json!({
             "server": self.address, "clients": clients, "kept": kept, "resources": resources,
-            "bugs": control::bugs(),
+            "host_facts": host::list(), "bugs": control::bugs(),
         })
     }
 
@@ -250,6 +251,7 @@ impl Controlled for Clients {
             Request::Set { forward: Some(_), .. } => {
                 Err("a server has no such forwards; a tunnel does".to_owned())
             }
+            Request::Set { name, value, .. } if host::is_fact(&name) => host::set(&name, &value),
             Request::Set { .. } => {
                 Err("say of which client, by --id NUMBER; `uts ctl FILE` lists them".to_owned())
             }
@@ -323,7 +325,15 @@ mod tests {
             clients.carry_out(set("connPriority", Some(2))).await,
             Ok(json!({"set": "connPriority", "client": 2}))
         );
+        assert!(clients.carry_out(set("host.memory", None)).await.is_ok());
+        let list = clients.carry_out(Request::List).await.expect("a list");
+        assert_eq!(
+            (&list["host_facts"][1]["name"], &list["host_facts"][1]["value"]),
+            (&json!("host.memory"), &json!("1"))
+        );
+        crate::host::set("host.memory", "unknown").expect("taken back");
         for (request, why) in [
+            (set("host.fan", None), "there is no such fact of a host"),
             (set("x", Some(2)), "not that"),
             (set("connPriority", Some(9)), "no client 9"),
             (set("connPriority", None), "--id"),

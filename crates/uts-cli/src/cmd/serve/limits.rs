@@ -42,6 +42,8 @@ pub fn confine_to(args: &ServeArgs) -> Result<Confined, Failure> {
     if let Some(logs) = args.log.dir() {
         let _ = std::fs::create_dir_all(logs);
     }
+    // Its files stay open.
+    crate::host::prepare(&args.wanted.host_facts);
     confine(&limits(args)).map_err(|why| Failure::Failed(format!("{why}; --unconfined serves without")))
 }
 
@@ -67,6 +69,7 @@ pub fn limits(args: &ServeArgs) -> Limits {
     reads.extend(args.config.as_deref().map(directory));
     reads.extend(args.wanted.dictionaries.iter().cloned());
     reads.extend(args.wanted.profile.iter().map(PathBuf::from));
+    reads.extend(args.wanted.mapping.clone());
     let mut writes = Vec::new();
     writes.extend(args.log.dir());
     // Its socket is made and removed there.
@@ -114,6 +117,8 @@ mod tests {
         assert!(has(&limits.reads, "/srv/x") && has(&limits.reads, "k"), "{limits:?}");
         assert!(!has(&limits.reads, "/etc") && !limits.uses_tcp, "{limits:?}");
         assert!(!has(&limits.writes, "/srv/x"), "{limits:?}");
+        let limits = limits_of(&["--dir", "d", "--mapping", "/srv/numbers.toml"]);
+        assert!(has(&limits.reads, "/srv/numbers.toml"), "{limits:?}");
         let limits = limits_of(&["--dir", "d", "--writable", "--anyone", "--listen", "host.example:1"]);
         assert!(has(&limits.writes, "d") && !has(&limits.reads, "d") && has(&limits.reads, "/etc"));
     }

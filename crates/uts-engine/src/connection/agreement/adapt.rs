@@ -237,6 +237,7 @@ impl Open {
         let is_searching = outbound.is_searching();
         let observation =
             Observation { facts: &facts, profile: &profile, delivered_bytes, offered, is_late, is_searching };
+        adaptation.policy.set_host(turns.host.facts(now));
         adaptation.policy.observe(now, &observation);
         self.follow_exchange(now, &profile);
         self.report_outcome(now);

@@ -4,6 +4,7 @@
 //! [`Exchanges`]: crate::connection::parts::Exchanges
 
 use crate::bug::bug;
+use crate::connection::agreement::numbers::{own, peers};
 use crate::connection::agreement::refusal::{Refusal, RefusalReason, Terms, lacks};
 use crate::connection::parts::{MESSAGES_MAX, Signal};
 use crate::connection::stage::Open;
@@ -13,11 +14,12 @@ use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::synthesis::ReceiveStack;
 use uts_functions::flow::FlowControl as _;
-use uts_functions::mechanism::Params;
+use uts_functions::numbering::{
+    choice_from_wire, from_wire, function_from_wire, function_to_wire, to_wire, to_wire_choice,
+};
 use uts_functions::profile::ProfileError;
-use uts_functions::{Choice, Function, Profile, Time};
+use uts_functions::{Choice, Function, Numbering, Profile, Time};
 use uts_wire::frame::{self, Frame};
-use uts_wire::{WireChoice, WireProfile};
 
 /// Why an exchange could not be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -217,14 +219,14 @@ impl Open {
         let (seen_by_peer, message) = match frame {
             Frame::RequestPf(f) => {
                 let profile;
-                (profile, stranger) = from_wire(&f.profile);
+                (profile, stranger) = from_wire(&f.profile, peers(&self.ways.numbers));
                 (f.direction, Message::Request { epoch: f.epoch, group: f.group, using: f.using, profile })
             }
             Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
             Frame::NakPf(f) => {
-                let function = Function::from_number(f.function).unwrap_or(Function::Establishment);
-                let alternative =
-                    f.alternative.as_ref().map(|c| Choice { number: c.mechanism, params: Params(c.params) });
+                let peer = peers(&self.ways.numbers);
+                let function = function_from_wire(f.function, peer).unwrap_or(Function::Establishment);
+                let alternative = f.alternative.as_ref().map(|c| choice_from_wire(function, c, peer));
                 let reason = RefusalReason::from_number(f.reason);
                 let refusal = Refusal::new(function, reason, alternative);
                 (f.direction, Message::Nak { epoch: f.epoch, refusal })
@@ -295,7 +297,10 @@ impl Open {
             if self.parts.exchanges.pending.len() >= MESSAGES_MAX {
                 self.parts.exchanges.pending.pop_front();
             }
-            self.parts.exchanges.pending.push_back((direction, to_frame(direction, message)));
+            self.parts
+                .exchanges
+                .pending
+                .push_back((direction, to_frame(direction, message, own(&self.ways.numbers))));
         }
     }
 
@@ -551,33 +556,6 @@ pub fn changes(old: &Profile, new: &Profile) -> String {
     if changes.is_empty() { "nothing but the keys".into() } else { changes }
 }
 
-/// A profile as it came, and a function in it that this end does not know and that is to be
-/// performed: it cannot take part then. A function that is not named is performed by its mechanism
-/// 0. (P-40)
-pub(crate) fn from_wire(wire: &WireProfile) -> (Profile, Option<u8>) {
-    let (mut profile, mut stranger) = (Profile::bare(), None);
-    for choice in wire.choices() {
-        match Function::from_number(choice.function) {
-            Some(function) => {
-                profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
-            }
-            None if choice.mechanism == 0 => {}
-            None => stranger = stranger.or(Some(choice.function)),
-        }
-    }
-    (profile, stranger)
-}
-
-/// A profile as it is sent.
-pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
-    let choices = profile.choices().map(|(function, choice)| to_wire_choice(function, &choice));
-    WireProfile::from_choices(choices).unwrap_or_default()
-}
-
-pub(in crate::connection) fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
-    WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
-}
-
 /// A direction that the peer named, as this end sees it.
 pub(in crate::connection) fn own_direction(seen_by_peer: frame::Direction) -> Direction {
     match seen_by_peer {
@@ -586,7 +564,11 @@ pub(in crate::connection) fn own_direction(seen_by_peer: frame::Direction) -> Di
     }
 }
 
-fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'static> {
+fn to_frame(
+    direction: Direction,
+    message: Message<Profile, Refusal>,
+    own: Option<&Numbering>,
+) -> Frame<'static> {
     let direction = match direction {
         Direction::Out => frame::Direction::FromSender,
         Direction::In => frame::Direction::ToSender,
@@ -595,16 +577,16 @@ fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'
         Message::Request { epoch, group, using, profile } => {
             let mut groups = [None; frame::MAX_GROUPS];
             groups.iter_mut().zip(using).for_each(|(to, from)| *to = from);
-            let profile = Box::new(to_wire(&profile));
+            let profile = Box::new(to_wire(&profile, own));
             Frame::RequestPf(frame::RequestPf { direction, group, epoch, using: groups, profile })
         }
         Message::Ack { epoch } => Frame::AckPf(frame::AckPf { direction, epoch }),
         Message::Nak { epoch, refusal } => Frame::NakPf(frame::NakPf {
             direction,
             epoch,
-            function: refusal.stranger.unwrap_or(refusal.function.number()),
+            function: refusal.stranger.unwrap_or_else(|| function_to_wire(refusal.function, own)),
             reason: refusal.reason as u8,
-            alternative: refusal.alternative.map(|c| to_wire_choice(refusal.function, &c)),
+            alternative: refusal.alternative.map(|c| to_wire_choice(refusal.function, &c, own)),
         }),
         Message::Confirm { epoch } => Frame::ConfirmPf(frame::ConfirmPf { direction, epoch }),
         Message::Stale { epoch, highest } => Frame::StalePf(frame::StalePf { direction, epoch, highest }),

@@ -1,7 +1,8 @@
 //! Implicit use, as the hub sees it: what may be used at once, envelopes on their way in, and the
 //! way back after a refusal (exchange.md section 9).
 
-use crate::connection::agreement::exchanges::{Asked, from_wire};
+use crate::connection::agreement::exchanges::Asked;
+use crate::connection::agreement::numbers::{own, peers};
 use crate::connection::parts::LostPacket;
 use crate::connection::receive::inbound::{Arrived, Unsealed};
 use crate::connection::send::envelope::Envelope;
@@ -11,6 +12,7 @@ use crate::exchange::Carried;
 use crate::requirements::ExchangeMode;
 use crate::synthesis::DataLayout;
 use uts_functions::mechanism::Consent;
+use uts_functions::numbering::from_wire;
 use uts_functions::{Function, Profile, Time};
 use uts_wire::frame::{self, Frame, FrameIter};
 
@@ -42,7 +44,8 @@ impl Open {
     pub(in crate::connection) fn put_in_envelopes(&mut self) {
         let carried = self.parts.exchanges.machine(Direction::Out).and_then(|machine| machine.carried());
         let Some(carried) = carried else { return };
-        let envelope = Envelope::new(&carried, self.ways.outbound.ledger.next_number());
+        let (first, own) = (self.ways.outbound.ledger.next_number(), own(&self.ways.numbers));
+        let envelope = Envelope::new(&carried, first, own);
         self.ways.outbound.envelope = envelope.map(Box::new);
         self.parts.ping.is_wanted = true;
     }
@@ -111,7 +114,7 @@ impl Open {
 
     /// Decides on the request in an envelope. Says whether packets of its epoch can be read.
     fn reads_carried(&mut self, now: Time, frame: &frame::UsePf<'_>) -> bool {
-        let (profile, stranger) = from_wire(&frame.profile);
+        let (profile, stranger) = from_wire(&frame.profile, peers(&self.ways.numbers));
         let asked = Asked { of_group: 0, using: frame.using[0], stranger };
         let carried = Carried { epoch: frame.epoch, group: frame.group, using: frame.using, profile };
         let is_read = self.decide_on(now, Direction::In, asked, |machine, accept| {

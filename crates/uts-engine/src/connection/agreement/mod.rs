@@ -5,10 +5,12 @@ pub(in crate::connection) mod adapt;
 pub(in crate::connection) mod exchanges;
 pub(in crate::connection) mod groups;
 mod implicit;
+pub(crate) mod numbers;
 pub(in crate::connection) mod refusal;
 
 use crate::connection::agreement::adapt::Adaptation;
 use crate::connection::agreement::groups::Groups;
+use crate::connection::agreement::numbers::Numbers;
 use crate::selector::Library;
 use std::sync::Arc;
 use uts_functions::Profile;
@@ -29,9 +31,9 @@ pub(in crate::connection) struct Agreement {
 
 impl Agreement {
     /// At the beginning, with a peer of this greeting.
-    pub fn new(peer: &Hello) -> Self {
+    pub fn new(peer: &Hello, numbers: Option<&Numbers>) -> Self {
         Agreement {
-            peer_library: Library::from_pairs(peer.mechanisms.iter().copied()),
+            peer_library: Library::from_pairs(Numbers::library_of(numbers, peer)),
             peer_allows_unprotected: peer.allows_unprotected,
             peer_reads_use: peer.reads_use,
             groups: Groups::default(),

@@ -4,7 +4,8 @@
 use super::handshake::{Brought, Handshake, Place};
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
-use crate::connection::agreement::exchanges::{from_wire, grants, to_wire};
+use crate::connection::agreement::exchanges::grants;
+use crate::connection::agreement::numbers::Numbers;
 use crate::connection::life::codes;
 use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
@@ -20,6 +21,7 @@ use crate::requirements::Security;
 use bytes::Bytes;
 use core::time::Duration;
 use std::sync::Arc;
+use uts_functions::numbering::{FIRST_OWN, from_wire, to_wire};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, Profile, Time};
 use uts_wire::library::Ticket;
@@ -245,13 +247,16 @@ impl Fresh {
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
         let initial = if proved < PACKET_BYTES_BASE { proved } else { initial };
         let size = PacketSize::new(now, self.ways.config.least_packet_bytes(), initial.min(max), max);
-        let agreement = Agreement::new(&hello);
+        let numbers = Numbers::agreed(&self.ways.config, &hello)
+            .map_err(|error| CloseReason::Protocol(format!("its numbers: {error}")))?;
+        let agreement = Agreement::new(&hello, numbers.as_deref());
 
         let mut open = self.opened((outbound, inbound), size, agreement);
         open.life.flight_ms = flight_ms;
         open.life.follow_idle_timeout(Duration::from_millis(u64::from(hello.limits.idle_timeout_ms)));
         open.identity.peer_reset_token = hello.reset_token.filter(|_| open.identity.side == Side::Client);
         open.establishing.peer_certificates = peer_certificates;
+        open.ways.numbers = numbers;
         open.ways.begin_flows(&hello, &first);
         open.begin_ids(hello.limits.spare_ids);
         if let Some(ticket) = hello.ticket {
@@ -273,7 +278,7 @@ impl Fresh {
                 // P-52: the client chooses; its Hello has both.
                 let read = |profile: &Option<uts_wire::WireProfile>| {
                     let profile = profile.as_ref().ok_or_else(|| protocol("it proposes no first profile"))?;
-                    match from_wire(profile) {
+                    match from_wire(profile, None) {
                         (profile, None) => Ok(profile),
                         (_, Some(function)) => Err(protocol(&format!(
                             "its first profile has function {function}, which this end does not know"
@@ -497,22 +502,26 @@ pub(crate) fn hello(
         spare_ids: SPARE_IDS,
         ..uts_wire::Limits::default()
     };
+    // P-67: a greeting has the numbers of the specification, and says what differs in frames.
+    let specified = |(_, number): &(u8, u8)| *number < FIRST_OWN;
+    let first = |profile: &Profile| to_wire(profile, None);
     let hello = Hello {
         versions: [uts_wire::VERSION].into_iter().collect(),
         initial_scid,
         original_dcid: ids.0,
         retry_scid: ids.1,
-        mechanisms: config.library().pairs().collect(),
+        mechanisms: config.library().pairs().filter(specified).collect(),
         limits,
         reset_token,
-        profile_out: proposal.map(to_wire),
-        profile_in: proposal.map(to_wire),
+        profile_out: proposal.map(first),
+        profile_in: proposal.map(first),
         allows_unprotected: config.requirements.security == Security::Unprotected,
         service: proposal.map_or_else(String::new, |_| bounded(&config.service).to_owned()),
         reads_messages: true,
         takes_expedited: config.requirements.expedited,
         reads_use: true,
         ticket,
+        numbers: config.numbering().map(|numbering| Box::new(numbering.said())),
     };
     let mut out = Vec::new();
     hello.emit(&mut out);

@@ -2,10 +2,12 @@
 //! halves at the sender. Each is said as it is when the packet is built.
 
 use super::super::Ways;
+use super::super::agreement::numbers::{own, peers};
 use super::super::packet::Packet;
 use super::super::receive::inbound::Arrived;
 use super::{Effect, Interest, LostPacket, Part, Reading, Token};
 use crate::event::CloseReason;
+use uts_functions::numbering::{function_from_wire, function_to_wire};
 use uts_functions::retransmission::demand::emit_ranges;
 use uts_functions::{Function, Time};
 use uts_wire::frame::{Frame, MAX_FEEDBACK_BYTES};
@@ -53,7 +55,9 @@ impl Part for Feedback {
             // Meanwhile nothing may be missing any more.
             let Some((function, mechanism, words)) = said else { continue };
             let flow = if let Topic::Missing(flow) = topic { flow } else { 0 };
-            let function = function.number();
+            let own = own(&ways.numbers);
+            let mechanism = own.map_or(mechanism, |own| own.mechanism(function, mechanism));
+            let function = function_to_wire(function, own);
             let frame = uts_wire::frame::Feedback { function, mechanism, flow, words: &words };
             packet.put(&Frame::Feedback(frame));
             packet.tokens.push(Token::Feedback(topic));
@@ -80,12 +84,16 @@ impl Ways {
         now: Time,
         feedback: &uts_wire::frame::Feedback<'_>,
     ) -> Result<(), CloseReason> {
+        let peer = peers(&self.numbers);
+        let Some(function) = function_from_wire(feedback.function, peer) else { return Ok(()) };
+        let mechanism = peer.map_or(feedback.mechanism, |p| p.mechanism_of(function, feedback.mechanism));
+        let feedback = &uts_wire::frame::Feedback { mechanism, ..*feedback };
         let outbound = &mut self.outbound;
-        let result = match Function::from_number(feedback.function) {
-            Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
+        let result = match function {
+            Function::Rate if outbound.rate.info().number == feedback.mechanism => {
                 outbound.on_rate_feedback(feedback.words)
             }
-            Some(Function::Retransmission) => self.on_demand(now, feedback),
+            Function::Retransmission => self.on_demand(now, feedback),
             _ => Ok(()),
         };
         result.map_err(|bad| CloseReason::Protocol(bad.to_string()))

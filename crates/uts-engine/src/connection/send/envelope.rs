@@ -2,14 +2,14 @@
 //! that is built under it (exchange.md X-33).
 
 use crate::connection::Outbound;
-use crate::connection::agreement::exchanges::to_wire;
 use crate::connection::parts::has_repair;
 use crate::exchange::Carried;
 use crate::synthesis::SendStack;
 use uts_functions::detection::Detection as _;
+use uts_functions::numbering::to_wire;
 use uts_functions::protection::Protection as _;
 use uts_functions::retransmission::ledger::Sent;
-use uts_functions::{Profile, Time};
+use uts_functions::{Numbering, Profile, Time};
 use uts_wire::ConnectionId;
 use uts_wire::frame::{self, Frame};
 use uts_wire::packet::AdaptiveMark;
@@ -30,12 +30,13 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// For packets from the number `first` on; `None` if there is nothing to seal it with.
-    pub fn new(carried: &Carried<Profile>, first: u64) -> Option<Self> {
+    /// For packets from the number `first` on, as an end with these numbers writes it; `None` if
+    /// there is nothing to seal it with.
+    pub fn new(carried: &Carried<Profile>, first: u64, own: Option<&Numbering>) -> Option<Self> {
         let outer = carried.using[0]?;
         let before = carried.using.get(usize::from(carried.group)).copied().flatten()?;
         let Carried { epoch, group, using, .. } = *carried;
-        let profile = Box::new(to_wire(&carried.profile));
+        let profile = Box::new(to_wire(&carried.profile, own));
         let mut head = Vec::new();
         Frame::UsePf(frame::UsePf { group, epoch, first, using, profile, packet: &[] }).emit(&mut head);
         Some(Envelope { epoch, outer, is_due: true, before, head })

@@ -86,5 +86,5 @@ fn profiles_pass_over_the_wire_as_they_are() {
     for (function, name) in [(Function::Fec, "reed-solomon"), (Function::Congestion, "bbr")] {
         profile = profile.with_named(function, name).expect("it exists");
     }
-    assert_eq!(from_wire(&to_wire(&profile)), (profile, None));
+    assert_eq!(from_wire(&to_wire(&profile, None), None), (profile, None));
 }
