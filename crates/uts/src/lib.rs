@@ -59,6 +59,7 @@ mod early;
 mod endpoint;
 mod fingerprint;
 mod flow;
+pub mod group;
 mod identity;
 mod instance;
 mod known_hosts;
