@@ -11,7 +11,9 @@ use uts_group::simulation::{Outcome, Scene, run};
 use uts_group::{Answers, SenderSettings};
 
 fn main() {
-    println!("| losses | answers | receivers | requests by loss | expected | repairs by lost source | repairs by loss of a receiver |");
+    println!(
+        "| losses | answers | receivers | requests by loss | expected | repairs by lost source | repairs by loss of a receiver |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for (name, shared_loss, own_loss) in [("shared, 1 %", 0.01, 0.0), ("each its own, 1 %", 0.0, 0.01)] {
         for answers in [Answers::Prompt, Answers::Gathered] {

@@ -10,7 +10,7 @@ pub const GRTT_MIN: Duration = Duration::from_millis(2);
 /// The longest: bounds what a member that lies of its round trip can hold up.
 pub const GRTT_MAX: Duration = Duration::from_secs(2);
 
-/// The round trip of a group of which nothing is known (RFC 5740 section 5.1 has the same).
+/// The round trip of a group of which nothing is known (NORM has the same, RFC 5740).
 pub const GRTT_FIRST: Duration = Duration::from_millis(500);
 
 /// Random waits of one receiver. Those of different seeds are independent.
@@ -78,8 +78,8 @@ pub fn round_trip(quantised: u8) -> Duration {
 mod tests {
     use super::*;
 
-    /// The share of waits below `t` is (e^(lambda t) - 1) / (e^lambda - 1), for `t` as a share of the
-    /// longest.
+    /// The share of waits below `t` is (e^(lambda t) - 1) / (e^lambda - 1), where `t` is a share of
+    /// the longest.
     #[test]
     fn waits_have_the_truncated_exponential_distribution() {
         let longest = Duration::from_millis(100);

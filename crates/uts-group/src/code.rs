@@ -42,9 +42,8 @@ impl Code {
         let parities = parities.get(..missing)?;
         let length = parities.first()?.1.len();
         let longest = sources.iter().flatten().map(Bytes::len).max().unwrap_or(0);
-        let is_proper = parities.iter().all(|(index, symbol)| {
-            usize::from(*index) < PARITIES && symbol.len() == length
-        });
+        let is_proper =
+            parities.iter().all(|(index, symbol)| usize::from(*index) < PARITIES && symbol.len() == length);
         if !is_proper || sources.len() > SOURCES_MAX || length < longest + SYMBOL_PREFIX_BYTES {
             return None;
         }

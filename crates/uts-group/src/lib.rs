@@ -5,7 +5,7 @@
 //! with parities to all: one parity repairs a different loss at each receiver. Whoever sees that as
 //! many repairs come as it needs does not ask. So the number of requests hardly grows with the
 //! group. This is the scheme of RFC 5401 and NORM (RFC 5740), with requests that go to the sender
-//! alone and an echo of its own to all.
+//! alone and an echo of its own to all. (G-1)
 //!
 //! [`Sender`] and [`Receiver`] speak in values (`wire`); [`seal`] has the keys under which these
 //! travel. `uts::group` has both over sockets. See `spec/groups.md`.

@@ -251,7 +251,8 @@ impl MemberKeys {
         }
         let (generation, step) = ((field >> 16) as u16, field as u16);
         let none = Unreadable::NoKey { generation, step };
-        let at = self.known.iter().position(|known| known.key.generation == generation).ok_or(none.clone())?;
+        let at =
+            self.known.iter().position(|known| known.key.generation == generation).ok_or(none.clone())?;
         let known = &self.known[at];
         let (opened, further) = match step.wrapping_sub(known.key.step) {
             0 => (open(&known.cipher, number, datagram)?, None),
@@ -309,7 +310,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// That of a member with this secret.
+    /// The key of a member with this secret.
     pub fn new(secret: &[u8; 32]) -> Self {
         Shared { cipher: cipher(secret), came: Came::default() }
     }

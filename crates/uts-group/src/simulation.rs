@@ -245,7 +245,8 @@ impl<'a> Group<'a> {
         while let Some(event) = end.receiver.poll_event(now) {
             match event {
                 Event::Message(message) => {
-                    let number = u64::from(u32::from_be_bytes([message[0], message[1], message[2], message[3]]));
+                    let number =
+                        u64::from(u32::from_be_bytes([message[0], message[1], message[2], message[3]]));
                     self.outcome.skipped += if end.next.is_none() { number } else { 0 };
                     end.is_whole &= end.next.is_none_or(|next| number == next);
                     end.next = Some(number + 1);

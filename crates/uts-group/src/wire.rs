@@ -176,7 +176,8 @@ impl FromSender {
             _ => {
                 let count = r.byte("sources", 0..=SOURCES_MAX as u8, "0 to 64")?;
                 let is_end = r.byte("end", 0..=1, "0 or 1")? == 1;
-                let repairs = r.entries(|r| Ok((r.u32("block")?, r.byte("repairs", 1..=255, "1 to 255")?)))?;
+                let repairs =
+                    r.entries(|r| Ok((r.u32("block")?, r.byte("repairs", 1..=255, "1 to 255")?)))?;
                 Body::Status { last: (block, count), is_end, repairs }
             }
         };

@@ -10,10 +10,10 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 #[test]
 fn every_receiver_gets_all_in_order_whatever_is_lost() {
-    for seed in 0..12u64 {
+    for seed in 0..8u64 {
         let sources = [1, 4, 16, 64][seed as usize % 4];
         let scene = Scene {
-            receivers: 1 + seed as usize * 3,
+            receivers: 1 + seed as usize * 2,
             sender: SenderSettings {
                 sources,
                 parities: seed as usize % 3,
@@ -22,13 +22,13 @@ fn every_receiver_gets_all_in_order_whatever_is_lost() {
             },
             shared_loss: 0.02,
             own_loss: 0.08,
-            messages: 600,
+            messages: 400,
             seed,
             ..Scene::default()
         };
         let outcome = run(&scene);
         assert_eq!(outcome.whole, scene.receivers, "seed {seed}: {outcome:?}");
-        let all = 600 * scene.receivers as u64;
+        let all = 400 * scene.receivers as u64;
         let got = outcome.receivers.messages + outcome.skipped;
         assert_eq!(got + outcome.receivers.missing, all, "seed {seed}");
         // Nothing is asked of a block whose beginning had passed.
@@ -119,7 +119,11 @@ fn with_a_latency_messages_come_at_their_age_or_are_told_missing() {
 /// A sender that keeps little gives up what is older, and all receivers hear of it.
 #[test]
 fn what_the_sender_gives_up_is_told_missing() {
-    let sender = SenderSettings { history: MS(100), rate: Rate::from_bits_per_sec(10_000_000), ..SenderSettings::default() };
+    let sender = SenderSettings {
+        history: MS(100),
+        rate: Rate::from_bits_per_sec(10_000_000),
+        ..SenderSettings::default()
+    };
     let scene = Scene { receivers: 20, sender, own_loss: 0.1, messages: 800, ..Scene::default() };
     let outcome = run(&scene);
     assert!(outcome.receivers.missing > 0, "{outcome:?}");

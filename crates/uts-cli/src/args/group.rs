@@ -33,9 +33,11 @@ pub enum GroupCommand {
 
 /// Options of `uts group send`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "Members join by a connection to this program, by which they get the keys. Who leaves, or is
+#[command(
+    after_help = "Members join by a connection to this program, by which they get the keys. Who leaves, or is
 not heard any more, reads nothing of what is sent from two seconds later on. The rate is
-fixed by --rate: nothing looks for congestion.")]
+fixed by --rate: nothing looks for congestion."
+)]
 pub struct GroupSendArgs {
     /// Place that datagrams arrive at, as udp://[HOST]:PORT, or - for a transport stream on
     /// standard input

@@ -72,7 +72,11 @@ async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), F
     })?;
     let listener = transport.listen(&listen_options(args).await?, None).await.map_err(Failure::Failed)?;
     let (at, key) = (listener.local_addr(), listener.fingerprint());
-    log.notice(None, "group", &format!("{} is sent to {}; members join at {at}, key {key}", args.from, args.group));
+    log.notice(
+        None,
+        "group",
+        &format!("{} is sent to {}; members join at {at}, key {key}", args.from, args.group),
+    );
     let board = Arc::new(Board::new(
         args.group.to_string(),
         String::new(),
@@ -92,7 +96,12 @@ async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), F
         "group",
         &format!(
             "{} datagrams sent, {} dropped; {} parities, {} repairs for {} requests; {} renewals of the key",
-            stats.messages, board.queue.dropped(), stats.parities, stats.repairs, stats.requests, stats.renewals,
+            stats.messages,
+            board.queue.dropped(),
+            stats.parities,
+            stats.repairs,
+            stats.requests,
+            stats.renewals,
         ),
     );
     input.failure().map_or(ended, Err)

@@ -86,6 +86,8 @@ pub struct Receiver {
     blocks: BTreeMap<u32, Block>,
     /// Place of the next message, once there is one.
     at: Option<(u32, usize)>,
+    /// The instant before which no other request is made.
+    quiet_until: Time,
     /// The first block that nothing was heard of yet.
     end: u32,
     bytes: usize,
@@ -111,6 +113,7 @@ impl Receiver {
             heard: None,
             blocks: BTreeMap::new(),
             at: None,
+            quiet_until: Time::ZERO,
             end: 0,
             bytes: 0,
             transit: Transit::default(),
@@ -208,7 +211,7 @@ impl Receiver {
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         self.arm(now);
         let (seen, heard_at) = self.heard?;
-        if !self.blocks.values().any(|block| block.asking.is_due(now)) {
+        if now < self.quiet_until || !self.blocks.values().any(|block| block.asking.is_due(now)) {
             return None;
         }
         let until = now + self.settings.answers.holds(self.grtt(), self.advertised.backoff);
@@ -223,6 +226,8 @@ impl Receiver {
             }
         }
         self.stats.requests += 1;
+        // G-15
+        self.quiet_until = now + self.grtt() / 4;
         let echo = self.advertised.sent.wrapping_add((now.since(heard_at).as_micros()) as u32);
         Some(Request { echo, seen, lacks })
     }
@@ -230,6 +235,7 @@ impl Receiver {
     /// The instant at which one of the polls has something to do.
     pub fn next_timeout(&self, now: Time) -> Time {
         let asking = self.blocks.values().filter_map(|block| block.asking.due()).min();
+        let asking = asking.map(|at| at.max(self.quiet_until));
         let next = self.next_present().and_then(|source| self.due(now, source));
         let stale = self.settings.latency.and_then(|latency| {
             let first = self.blocks.values().find(|block| block.needs(self.settings.sources) > 0)?;

@@ -56,8 +56,8 @@ fn micros(now: Time) -> u32 {
 mod tests {
     use super::*;
 
-    /// The maker's clock is ahead, wraps, and runs 200 parts in a million faster: for an hour things
-    /// are due when they are of their age, give or take what the clocks drift within the spans.
+    /// The maker's clock is ahead, wraps, and runs 200 parts in a million faster. For an hour
+    /// things are due when they are of their age, but for the drift within the spans.
     #[test]
     fn an_hour_of_clocks_that_drift() {
         let age = Duration::from_millis(120);

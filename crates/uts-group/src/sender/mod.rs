@@ -191,12 +191,13 @@ impl Sender {
 
     /// True if all has left that was handed over, and was ended.
     pub fn is_drained(&self) -> bool {
-        self.is_ended && self.is_drained_but_for_end()
+        self.is_ended && self.is_idle() && self.blocks.iter().all(|block| block.asked == 0)
     }
 
-    fn is_drained_but_for_end(&self) -> bool {
-        let has_more = |block: &Block| block.unasked + block.asked > 0;
-        self.sources.is_empty() && self.repairs.is_empty() && !self.blocks.iter().any(has_more)
+    /// True if nothing waits to leave as soon as the rate lets it.
+    fn is_idle(&self) -> bool {
+        let has_parities = |block: &Block| block.unasked > 0;
+        self.sources.is_empty() && self.repairs.is_empty() && !self.blocks.iter().any(has_parities)
     }
 
     /// A member takes part.
@@ -328,7 +329,7 @@ impl Sender {
 
     /// The instant at which [`Sender::poll_transmit`] has something to do.
     pub fn next_timeout(&self) -> Time {
-        let is_waiting = !self.is_drained_but_for_end() || !self.echoes.is_empty();
+        let is_waiting = !self.is_idle() || !self.echoes.is_empty();
         let paced = if is_waiting { Some(self.next_at) } else { None };
         let open = self.blocks.back().filter(|block| !block.is_closed);
         let full = open.map(|block| block.made + self.settings.fill);

@@ -21,10 +21,10 @@ use uts_group::{DATAGRAM_BYTES_MAX, Receiver, ReceiverSettings, ReceiverStats};
 #[derive(Debug)]
 pub struct GroupReceiver {
     core: Receiver,
-    keys: MemberKeys,
+    pub(super) keys: MemberKeys,
     clock: Clock,
     group: SocketAddr,
-    socket: UdpSocket,
+    pub(super) socket: UdpSocket,
     asking: UdpSocket,
     /// Keys that come by the connection.
     renewals: mpsc::Receiver<Key>,
