@@ -133,6 +133,8 @@ pub struct SenderKeys {
     group: u32,
     key: Key,
     cipher: Chacha20Poly1305,
+    /// Something was sealed under the key.
+    is_used: bool,
     signing: Ed25519KeyPair,
 }
 
@@ -150,7 +152,7 @@ impl SenderKeys {
             Err(_) => unreachable!("a seed of 32 bytes is a key"),
         };
         let cipher = key.cipher();
-        SenderKeys { group, key, cipher, signing }
+        SenderKeys { group, key, cipher, is_used: false, signing }
     }
 
     /// The key with which signatures are checked.
@@ -165,19 +167,24 @@ impl SenderKeys {
         &self.key
     }
 
-    /// Takes a step: a member has come, who is to read nothing of before. (G-18)
+    /// Takes a step, if the key was used: a member has come, who is to read nothing of before. So
+    /// many that come at once take no more steps than the others can follow. (G-18)
     pub fn step(&mut self) {
-        self.use_key(self.key.next());
+        if self.is_used {
+            self.use_key(self.key.next());
+        }
     }
 
     /// Uses another key from now on. (G-19)
     pub fn use_key(&mut self, key: Key) {
         self.cipher = key.cipher();
         self.key = key;
+        self.is_used = false;
     }
 
     /// A datagram for the group. A number is used once. (G-2, G-3)
-    pub fn seal(&self, number: u64, packet: &FromSender) -> Vec<u8> {
+    pub fn seal(&mut self, number: u64, packet: &FromSender) -> Vec<u8> {
+        self.is_used = true;
         let mut datagram = header(BY_SENDER, self.group, key_field(&self.key), number);
         packet.emit(&mut datagram);
         let signature = self.signing.sign(&[SIGNED, &datagram].concat());

@@ -35,7 +35,7 @@ pub enum GroupCommand {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(
     after_help = "Members join by a connection to this program, by which they get the keys. Who leaves, or is
-not heard any more, reads nothing of what is sent from two seconds later on. The rate is
+not heard any more, reads nothing of what is sent from three seconds later on. The rate is
 fixed by --rate: nothing looks for congestion."
 )]
 pub struct GroupSendArgs {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use uts::group::{Event, GroupReceiver, GroupSender, GroupSenderOptions, SERVICE, SendError, SenderSettings};
+use uts::printable::words;
 use uts::{NO_SUCH_SERVICE, Rate};
 
 /// Members at the most, and from one address.
@@ -68,7 +69,7 @@ async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), F
     };
     let group = GroupSender::new(options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => Failure::Usage(error.to_string()),
-        _ => Failure::Failed(format!("{}: {error}", args.group)),
+        _ => Failure::Failed(format!("{}: {}", args.group, words(&error))),
     })?;
     let listener = transport.listen(&listen_options(args).await?, None).await.map_err(Failure::Failed)?;
     let (at, key) = (listener.local_addr(), listener.fingerprint());
@@ -170,10 +171,10 @@ async fn member<L: Link>(link: L, group: GroupSender, log: Arc<dyn Ui>) {
     let served = group.serve(&connection).await;
     match &served {
         Ok(()) => tell("has left"),
-        Err(error) => tell(&format!("has left: {error}")),
+        Err(error) => tell(&format!("has left: {}", words(error))),
     }
     // The reason is for the member, too.
-    let why = served.err().map_or_else(|| "done".to_owned(), |error| error.to_string());
+    let why = served.err().map_or_else(|| "done".to_owned(), |error| words(&error));
     link.close(0, &why).await;
 }
 
@@ -229,7 +230,7 @@ impl<T: Transport> Member<'_, T> {
             link.close(0, "done").await;
             let why = match received {
                 Ok(()) => return Ok(()),
-                Err(error) => broken.map_or_else(|| error.to_string(), |broken| broken.why),
+                Err(error) => broken.map_or_else(|| words(&error), |broken| broken.why),
             };
             if self.args.retry == Some(Duration::ZERO) {
                 return Err(Failure::Failed(format!("{}: {why}", self.host)));

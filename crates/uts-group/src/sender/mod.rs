@@ -100,6 +100,8 @@ struct Member {
     /// Round trip lately: rises at once, and falls by steps.
     rtt: Duration,
     credit: Credit,
+    /// The instant before which no other request of it counts.
+    quiet_until: Time,
 }
 
 /// The sender of a group.
@@ -203,7 +205,8 @@ impl Sender {
     /// A member takes part.
     pub fn join(&mut self, member: u32) {
         let credit = Credit::of_member(self.settings.sources);
-        self.members.insert(member, Member { base: None, rtt: Duration::ZERO, credit });
+        self.members
+            .insert(member, Member { base: None, rtt: Duration::ZERO, credit, quiet_until: Time::ZERO });
     }
 
     /// A member takes part no more.
@@ -222,8 +225,14 @@ impl Sender {
 
     /// Takes in a request of a member, of which the caller knows that it is the member's own.
     pub fn handle_request(&mut self, now: Time, member: u32, request: &Request) {
+        let quiet = self.grtt / 8;
         let Some(known) = self.members.get_mut(&member) else { return };
         self.stats.requests += 1;
+        // G-17
+        if now < known.quiet_until {
+            return;
+        }
+        known.quiet_until = now + quiet;
         known.on_echo(micros(now).wrapping_sub(request.echo));
         let mut credit = known.credit;
         for lack in &request.lacks {

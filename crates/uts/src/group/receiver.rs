@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use uts_functions::Time;
 use uts_group::seal::{Key, MemberKeys, Unreadable};
 use uts_group::{DATAGRAM_BYTES_MAX, Receiver, ReceiverSettings, ReceiverStats};
+use uts_units::printable::words;
 
 /// A member of a group. It leaves when it is dropped.
 #[derive(Debug)]
@@ -77,7 +78,10 @@ impl GroupReceiver {
         (send, recv): (SendFlow, RecvFlow),
     ) -> io::Result<GroupReceiver> {
         let in_group = |error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot join the group at {}: {error}", welcome.address))
+            io::Error::new(
+                error.kind(),
+                format!("cannot join the group at {}: {}", welcome.address, words(&error)),
+            )
         };
         let asking = sockets::asking(SocketAddr::new(remote.ip(), welcome.requests))?;
         // The way to the sender is the network that the group is heard by.

@@ -86,6 +86,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Time for which those that leave are gathered, before the key is renewed for all of them.
 const GATHER: Duration = Duration::from_millis(200);
 
+/// The shortest time for which a key is in use: those that come and go cost the others no more.
+/// (G-23)
+const KEY_MIN: Duration = Duration::from_secs(1);
+
 /// Time between two looks at the round trip of a member's connection.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -293,7 +297,10 @@ impl Group {
         state.members.remove(&member);
         state.core.leave(member);
         match &mut state.renewal {
-            Renewal::None => state.renewal = Renewal::At(self.clock.now() + GATHER),
+            Renewal::None => {
+                let at = (self.clock.now() + GATHER).max(state.renewed + KEY_MIN);
+                state.renewal = Renewal::At(at);
+            }
             Renewal::At(_) => {}
             Renewal::Given { lack, again, .. } => {
                 lack.remove(&member);
@@ -421,8 +428,8 @@ impl Group {
                 state.keys.use_key(key);
                 state.renewals += 1;
                 state.renewed = now;
-                state.renewal = if again { Renewal::At(now) } else { Renewal::None };
-                again.then_some(now)
+                state.renewal = if again { Renewal::At(now + KEY_MIN) } else { Renewal::None };
+                return now + if again { KEY_MIN } else { self.options.renew };
             }
         };
         let Some(at) = begins else { return regular };
