@@ -120,6 +120,13 @@ struct State {
     foreign: u64,
 }
 
+impl State {
+    /// True if all has left, and all members have.
+    fn is_over(&self) -> bool {
+        self.core.is_drained() && self.members.is_empty()
+    }
+}
+
 /// Course of a renewal of the key.
 #[derive(Debug, Default)]
 enum Renewal {
@@ -187,13 +194,7 @@ impl GroupSender {
         self.shared.state().core.end();
         self.shared.changed.notify_one();
         let gone = async {
-            loop {
-                let state = self.shared.state();
-                let is_gone = state.core.is_drained() && state.members.is_empty();
-                drop(state);
-                if is_gone {
-                    return;
-                }
+            while !self.shared.state().is_over() {
                 sleep(Duration::from_millis(20)).await;
             }
         };

@@ -37,6 +37,7 @@ fn in_own_network(name: &str) -> bool {
     let said = String::from_utf8_lossy(&inside.stdout);
     let has_passed = inside.status.success() && said.contains("1 passed");
     assert!(has_passed, "in its network: {said}{}", String::from_utf8_lossy(&inside.stderr));
+    print!("{said}");
     false
 }
 
