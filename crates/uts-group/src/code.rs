@@ -69,7 +69,7 @@ mod tests {
     fn two_parities_repair_any_two_losses() {
         let code = Code::default();
         let sources: Vec<Bytes> =
-            (0..16u8).map(|i| (0..20 + i).map(|j| i * 17 ^ j).collect::<Vec<u8>>().into()).collect();
+            (0..16u8).map(|i| (0..20 + i).map(|j| (i * 17) ^ j).collect::<Vec<u8>>().into()).collect();
         let parities = code.parities(&sources, 12);
         let used = [(3, &parities[3][..]), (11, &parities[11][..])];
         for a in 0..16 {
