@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod decode;
 mod files;
+mod group;
 mod keys;
 mod media;
 mod perf;
@@ -15,6 +16,7 @@ mod ssh;
 mod tunnel;
 pub use decode::DecodeArgs;
 pub use files::{CpArgs, LsArgs};
+pub use group::{GroupArgs, GroupCommand, GroupRecvArgs, GroupSendArgs};
 pub use keys::{FingerprintArgs, HostsCommand, KeygenArgs};
 pub use media::{CommonArgs, MediaArgs, MediaCommand, RecvArgs, SendArgs};
 pub use perf::PerfArgs;
@@ -88,6 +90,8 @@ pub enum Command {
     Tunnel(TunnelArgs),
     /// Send and receive pictures and sound by a server: MPEG-TS, RTP
     Media(MediaArgs),
+    /// Send and receive pictures and sound by multicast, from one sender to many
+    Group(GroupArgs),
     /// Look at a tunnel, a stream of media or a server that runs, and change it
     Ctl(CtlArgs),
     /// Follow a server or a tunnel that runs on a terminal
@@ -141,7 +145,7 @@ impl Command {
             Command::Cp(cp) => cp.quiet,
             Command::Tunnel(tunnel) => tunnel.quiet,
             Command::Perf(perf) => perf.quiet,
-            Command::Pipe(_) | Command::Media(_) => true,
+            Command::Pipe(_) | Command::Media(_) | Command::Group(_) => true,
             _ => false,
         }
     }

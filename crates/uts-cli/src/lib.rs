@@ -117,6 +117,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Media(media) => cmd::media::run(&transport, media).await,
+            Command::Group(group) => cmd::group::run(&transport, group).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
             Command::Top(top) => cmd::top::run(top).await,
             Command::Perf(perf) => cmd::perf::run(&transport, perf).await,

@@ -59,6 +59,7 @@ mod early;
 mod endpoint;
 mod fingerprint;
 mod flow;
+pub mod group;
 pub mod host;
 mod identity;
 mod instance;

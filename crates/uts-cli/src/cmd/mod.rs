@@ -6,6 +6,7 @@ pub mod ctl;
 pub mod decode;
 pub mod explain;
 pub mod functions;
+pub mod group;
 pub mod hosts;
 pub mod keygen;
 pub mod lab;

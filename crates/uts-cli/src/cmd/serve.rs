@@ -5,7 +5,7 @@ mod clients;
 mod doors;
 mod inventory;
 mod limits;
-mod listen;
+pub(super) mod listen;
 mod manager;
 mod reload;
 mod settings;

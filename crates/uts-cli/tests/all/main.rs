@@ -15,6 +15,7 @@ mod common;
 mod conditions;
 mod daily;
 mod documents;
+mod group;
 mod hostile_servers;
 mod hosts;
 mod installing;
