@@ -11,8 +11,8 @@ use core::time::Duration;
 use uts_functions::{PathFacts, Prediction, Time};
 
 /// Work of a packet beside that of its mechanisms, at both ends, in nanoseconds: system calls, the
-/// kernel's own stack, header and frames. Measured for packets that leave and arrive one by one
-/// (docs/performance.md); those of a batch cost less.
+/// kernel's own stack, header and frames. Assumed for packets that leave and arrive one by one;
+/// those of a batch cost less.
 const PACKET_NS: f64 = 3000.0;
 
 /// Part of the processor in which more work than at present has to fit.

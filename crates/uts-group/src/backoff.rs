@@ -47,14 +47,14 @@ fn lambda(members: u32) -> f64 {
     libm::log(f64::from(members.max(1))) + 1.0
 }
 
-/// Bounds of the scale of round trips in a byte, in seconds (RFC 5401 section 3.7.1).
+/// Bounds of the scale of round trips in a byte, in seconds (RFC 5401 section 3.7.4).
 const SCALE_MIN: f64 = 1e-6;
 const SCALE_MAX: f64 = 1e3;
 
 /// Steps of the scale in a factor of e.
 const STEPS: f64 = 13.0;
 
-/// A round trip in a byte, rounded up (RFC 5401 section 3.7.1). (G-13)
+/// A round trip in a byte, rounded up (RFC 5401 section 3.7.4). (G-13)
 pub fn quantised(rtt: Duration) -> u8 {
     let rtt = rtt.as_secs_f64().clamp(SCALE_MIN, SCALE_MAX);
     let linear = libm::ceil(rtt / SCALE_MIN - 1e-9);

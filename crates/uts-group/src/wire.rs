@@ -26,7 +26,7 @@ pub const ENTRIES_MAX: usize = 16;
 pub struct Advertised {
     /// The sender's clock as it sent this, in microseconds modulo 2^32.
     pub sent: u32,
-    /// Round trip of the group, in a byte (RFC 5401 section 3.7.1).
+    /// Round trip of the group, in a byte (RFC 5401 section 3.7.4).
     pub grtt: u8,
     /// The longest wait before a request, in round trips of the group.
     pub backoff: u8,

@@ -22,5 +22,5 @@ pub use uts_group::{Answers, Event, SendError, SenderSettings};
 /// Service that a member asks for in the handshake. (G-21)
 pub const SERVICE: &str = "group";
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Groups by real multicast, in a network namespace of their own. Members lose datagrams by
 //! filters at their sockets (socket(7): SO_ATTACH_FILTER), each its own.
+#![cfg(target_os = "linux")]
 
 use super::*;
 use crate::{Connection, Endpoint, Identity, Listener, ServerOptions};

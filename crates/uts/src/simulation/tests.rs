@@ -201,7 +201,7 @@ fn a_network_is_of_one_thread_and_of_paths_that_are_said_rightly() {
     });
 }
 
-/// What two ends have done, and when they had done it.
+/// Time that two ends took, and their counts.
 async fn run(seed: u64) -> (Duration, [uts_path::Stats; 2], crate::Stats) {
     let begun = Instant::now();
     let network = begin("rate=20mbit delay=30ms jitter=8ms loss=3%", seed);
