@@ -78,10 +78,8 @@ impl GroupReceiver {
         (send, recv): (SendFlow, RecvFlow),
     ) -> io::Result<GroupReceiver> {
         let in_group = |error: io::Error| {
-            io::Error::new(
-                error.kind(),
-                format!("cannot join the group at {}: {}", welcome.address, words(&error)),
-            )
+            let why = format!("cannot join the group at {}: {}", welcome.address, words(&error));
+            io::Error::new(error.kind(), why)
         };
         let asking = sockets::asking(SocketAddr::new(remote.ip(), welcome.requests))?;
         // The way to the sender is the network that the group is heard by.
