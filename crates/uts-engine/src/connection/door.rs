@@ -74,7 +74,7 @@ impl Connection {
     /// all the same.
     pub fn numbers_difference(&self) -> Option<String> {
         let State::Open(open) = &self.state else { return None };
-        open.ways.numbers.as_ref()?.difference()
+        open.ways.rare.as_ref()?.numbers.as_ref()?.difference()
     }
 
     /// For how long nothing has been heard of the peer although something is expected of it; `None`

@@ -255,7 +255,7 @@ impl Connection {
     /// or no more. It begins with the next report of the peer.
     pub fn want_rate(&mut self, is_wanted: bool) {
         let hint = is_wanted.then(Default::default);
-        both!(&mut self.state, core => core.ways.wishes.get_or_insert_default().rate_hint = hint);
+        both!(&mut self.state, core => core.ways.rare.get_or_insert_default().rate_hint = hint);
     }
 
     /// The rate at which this end may send now, in UDP payload; `None` until a round trip is known.

@@ -16,12 +16,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::Time;
 
-/// Wishes of the application that few have.
+/// State that few connections have.
 #[derive(Default)]
-pub(super) struct Wishes {
-    /// It wants to know at which rate it may send.
+pub(super) struct Rare {
+    /// Numbers of mechanisms on the wire; `None`: those of the specification.
+    pub numbers: Option<Box<Numbers>>,
+    /// The application wants to know at which rate it may send.
     pub rate_hint: Option<RateHint>,
-    /// It may have memory for flows that the peer opens.
+    /// The application may have memory for flows that the peer opens.
     pub finder: Option<Box<dyn FindMemory>>,
 }
 
@@ -42,8 +44,8 @@ pub(super) struct Ways<S: Stage = Established> {
     pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
     pub receive_rate: Option<Box<ReceiveRate>>,
-    /// Wishes of the application that few have. In a box, so that a connection at rest stays small.
-    pub wishes: Option<Box<Wishes>>,
+    /// State that few connections have. In a box, so that a connection at rest stays small.
+    pub rare: Option<Box<Rare>>,
     /// Bytes that the application has handed over.
     pub bytes_written: u64,
     /// State of ECN marks: whether the path bears them.
@@ -51,8 +53,6 @@ pub(super) struct Ways<S: Stage = Established> {
     pub stats: Stats,
     pub trace: Trace,
     pub events: VecDeque<Event>,
-    /// Numbers of mechanisms on the wire; `None`: those of the specification.
-    pub numbers: Option<Box<Numbers>>,
 }
 
 impl Ways<Handshaking> {
@@ -64,13 +64,12 @@ impl Ways<Handshaking> {
             config,
             feedback: BTreeSet::new(),
             receive_rate: None,
-            wishes: None,
+            rare: None,
             bytes_written: 0,
             marking: Marking::default(),
             stats: Stats::default(),
             trace: Trace::default(),
             events: VecDeque::new(),
-            numbers: None,
         }
     }
 
@@ -86,13 +85,12 @@ impl Ways<Handshaking> {
             flows,
             feedback: BTreeSet::new(),
             receive_rate: None,
-            wishes: self.wishes.take(),
+            rare: self.rare.take(),
             bytes_written: 0,
             marking: Marking::default(),
             stats: self.stats,
             trace: core::mem::take(&mut self.trace),
             events: core::mem::take(&mut self.events),
-            numbers: None,
         }
     }
 }

@@ -219,12 +219,12 @@ impl Open {
         let (seen_by_peer, message) = match frame {
             Frame::RequestPf(f) => {
                 let profile;
-                (profile, stranger) = from_wire(&f.profile, peers(&self.ways.numbers));
+                (profile, stranger) = from_wire(&f.profile, peers(&self.ways.rare));
                 (f.direction, Message::Request { epoch: f.epoch, group: f.group, using: f.using, profile })
             }
             Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
             Frame::NakPf(f) => {
-                let peer = peers(&self.ways.numbers);
+                let peer = peers(&self.ways.rare);
                 let function = function_from_wire(f.function, peer).unwrap_or(Function::Establishment);
                 let alternative = f.alternative.as_ref().map(|c| choice_from_wire(function, c, peer));
                 let reason = RefusalReason::from_number(f.reason);
@@ -300,7 +300,7 @@ impl Open {
             self.parts
                 .exchanges
                 .pending
-                .push_back((direction, to_frame(direction, message, own(&self.ways.numbers))));
+                .push_back((direction, to_frame(direction, message, own(&self.ways.rare))));
         }
     }
 

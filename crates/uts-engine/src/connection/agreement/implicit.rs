@@ -44,7 +44,7 @@ impl Open {
     pub(in crate::connection) fn put_in_envelopes(&mut self) {
         let carried = self.parts.exchanges.machine(Direction::Out).and_then(|machine| machine.carried());
         let Some(carried) = carried else { return };
-        let (first, own) = (self.ways.outbound.ledger.next_number(), own(&self.ways.numbers));
+        let (first, own) = (self.ways.outbound.ledger.next_number(), own(&self.ways.rare));
         let envelope = Envelope::new(&carried, first, own);
         self.ways.outbound.envelope = envelope.map(Box::new);
         self.parts.ping.is_wanted = true;
@@ -114,7 +114,7 @@ impl Open {
 
     /// Decides on the request in an envelope. Says whether packets of its epoch can be read.
     fn reads_carried(&mut self, now: Time, frame: &frame::UsePf<'_>) -> bool {
-        let (profile, stranger) = from_wire(&frame.profile, peers(&self.ways.numbers));
+        let (profile, stranger) = from_wire(&frame.profile, peers(&self.ways.rare));
         let asked = Asked { of_group: 0, using: frame.using[0], stranger };
         let carried = Carried { epoch: frame.epoch, group: frame.group, using: frame.using, profile };
         let is_read = self.decide_on(now, Direction::In, asked, |machine, accept| {

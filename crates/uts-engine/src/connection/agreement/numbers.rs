@@ -2,6 +2,7 @@
 //! its own (packets.md P-67).
 
 use crate::config::ConnectionConfig;
+use crate::connection::ways::Rare;
 use std::sync::Arc;
 use uts_functions::Numbering;
 use uts_functions::numbering::{Contradiction, FIRST_OWN};
@@ -42,13 +43,13 @@ impl Numbers {
 }
 
 /// Numbers by which this end writes.
-pub(crate) fn own(numbers: &Option<Box<Numbers>>) -> Option<&Numbering> {
-    numbers.as_ref().map(|numbers| &*numbers.own)
+pub(in crate::connection) fn own(rare: &Option<Box<Rare>>) -> Option<&Numbering> {
+    Some(&*rare.as_ref()?.numbers.as_ref()?.own)
 }
 
 /// Numbers by which it reads.
-pub(crate) fn peers(numbers: &Option<Box<Numbers>>) -> Option<&Numbering> {
-    numbers.as_ref().map(|numbers| &numbers.peer)
+pub(in crate::connection) fn peers(rare: &Option<Box<Rare>>) -> Option<&Numbering> {
+    Some(&rare.as_ref()?.numbers.as_ref()?.peer)
 }
 
 #[cfg(test)]
@@ -82,8 +83,9 @@ mod tests {
             assert_eq!(agreed.is_some(), holds);
         }
         let numbers = Numbers::agreed(&config, &hello).expect("no contradiction");
-        assert_eq!(peers(&numbers).map(|peer| peer.mechanism_of(Function::Detection, 1)), Some(2));
-        assert_eq!(own(&numbers).map(|own| own.mechanism(Function::Detection, 2)), Some(1));
+        let rare = Some(Box::new(Rare { numbers, ..Rare::default() }));
+        assert_eq!(peers(&rare).map(|peer| peer.mechanism_of(Function::Detection, 1)), Some(2));
+        assert_eq!(own(&rare).map(|own| own.mechanism(Function::Detection, 2)), Some(1));
     }
 
     #[test]

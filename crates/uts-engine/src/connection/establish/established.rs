@@ -256,7 +256,9 @@ impl Fresh {
         open.life.follow_idle_timeout(Duration::from_millis(u64::from(hello.limits.idle_timeout_ms)));
         open.identity.peer_reset_token = hello.reset_token.filter(|_| open.identity.side == Side::Client);
         open.establishing.peer_certificates = peer_certificates;
-        open.ways.numbers = numbers;
+        if numbers.is_some() {
+            open.ways.rare.get_or_insert_default().numbers = numbers;
+        }
         open.ways.begin_flows(&hello, &first);
         open.begin_ids(hello.limits.spare_ids);
         if let Some(ticket) = hello.ticket {

@@ -264,8 +264,8 @@ impl Connection {
     /// Has the first bytes of each flow that the peer opens from now on shown to `finder`, which
     /// may have memory for it.
     pub fn find_memory_by(&mut self, finder: Box<dyn FindMemory>) {
-        let wishes = both!(&mut self.state, core => core.ways.wishes.get_or_insert_default());
-        wishes.finder = Some(finder);
+        let rare = both!(&mut self.state, core => core.ways.rare.get_or_insert_default());
+        rare.finder = Some(finder);
     }
 
     /// Places the bytes of a flow from a position on in this memory, be they there already or not.

@@ -121,7 +121,7 @@ impl Ways {
         if !is_first || !self.flows.is_peers(data.flow) {
             return;
         }
-        let finder = self.wishes.as_mut().and_then(|wishes| wishes.finder.take());
+        let finder = self.rare.as_mut().and_then(|rare| rare.finder.take());
         let Some(mut finder) = finder else { return };
         if let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
             && receive.tagged.is_none()
@@ -131,7 +131,7 @@ impl Ways {
             receive.tag(from, memory);
             self.grant_memory(data.flow);
         }
-        self.wishes.get_or_insert_default().finder = Some(finder);
+        self.rare.get_or_insert_default().finder = Some(finder);
     }
 
     /// Grants all positions of a flow that have memory of their own, at once: they wait for nothing

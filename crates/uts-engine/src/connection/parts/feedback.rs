@@ -55,7 +55,7 @@ impl Part for Feedback {
             // Meanwhile nothing may be missing any more.
             let Some((function, mechanism, words)) = said else { continue };
             let flow = if let Topic::Missing(flow) = topic { flow } else { 0 };
-            let own = own(&ways.numbers);
+            let own = own(&ways.rare);
             let mechanism = own.map_or(mechanism, |own| own.mechanism(function, mechanism));
             let function = function_to_wire(function, own);
             let frame = uts_wire::frame::Feedback { function, mechanism, flow, words: &words };
@@ -84,7 +84,7 @@ impl Ways {
         now: Time,
         feedback: &uts_wire::frame::Feedback<'_>,
     ) -> Result<(), CloseReason> {
-        let peer = peers(&self.numbers);
+        let peer = peers(&self.rare);
         let Some(function) = function_from_wire(feedback.function, peer) else { return Ok(()) };
         let mechanism = peer.map_or(feedback.mechanism, |p| p.mechanism_of(function, feedback.mechanism));
         let feedback = &uts_wire::frame::Feedback { mechanism, ..*feedback };

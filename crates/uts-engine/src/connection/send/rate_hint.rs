@@ -188,7 +188,7 @@ fn is_free(facts: &PathFacts) -> bool {
 impl Ways {
     /// Tells the application at which rate it may send, if it wants to know and that is news.
     pub(in crate::connection) fn hint_rate(&mut self, now: Time, packet_bytes: u64) {
-        let Some(hint) = self.wishes.as_mut().and_then(|wishes| wishes.rate_hint.as_mut()) else { return };
+        let Some(hint) = self.rare.as_mut().and_then(|rare| rare.rate_hint.as_mut()) else { return };
         let outbound = &self.outbound;
         let Some(sending) = outbound.sending(packet_bytes) else { return };
         let rate = hint.rate(now, &sending);
