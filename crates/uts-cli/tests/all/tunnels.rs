@@ -254,8 +254,8 @@ fn datagrams_keep_their_boundaries_and_their_senders() {
             socket.send_to(datagram, at).expect("sent");
             loop {
                 let (bytes, from) = socket.recv_from(&mut back).ok()?;
-                assert_eq!(from, at);
-                if back[..bytes] == *datagram {
+                // What was meant for a socket that had this port before may come as well.
+                if from == at && back[..bytes] == *datagram {
                     return Some(());
                 }
             }
