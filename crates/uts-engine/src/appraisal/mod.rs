@@ -17,7 +17,6 @@ pub(crate) mod rules;
 pub(crate) mod testing;
 pub(crate) mod utility;
 
-use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use candidates::candidates;
 use path::Path;
@@ -41,8 +40,7 @@ pub(crate) fn fit(
         return *home;
     }
     let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let (offered, host) = (presumed(aim, &facts), HostFacts::default());
-    let judge = Judge { requirements, aim, facts: &facts, offered, host };
+    let judge = Judge::new(requirements, aim, &facts, presumed(aim, &facts));
     let scores: Vec<(Profile, Score)> = candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))

@@ -108,7 +108,17 @@ pub(crate) struct Judge<'a> {
     pub host: HostFacts,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// A judge who knows nothing of the host.
+    pub fn new(
+        requirements: &'a Requirements,
+        aim: Aim,
+        facts: &'a PathFacts,
+        offered: Option<Rate>,
+    ) -> Self {
+        Judge { requirements, aim, facts, offered, host: HostFacts::default() }
+    }
+
     pub fn score(&self, profile: &Profile) -> Score {
         let mut prediction = forecast(profile, self.facts);
         self.host.bound(&mut prediction, self.facts);
@@ -154,7 +164,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The same, for a profile that would take the place of one in use. More work needs room on the
+    /// Score of a profile that would take the place of one in use. More work needs room on the
     /// processor, so that a share at the limit brings no exchange to and fro.
     pub fn score_beside(&self, profile: &Profile, in_use: &Score) -> Score {
         let score = self.score(profile);
@@ -370,13 +380,7 @@ mod tests {
         let offered = Some(Rate::from_bits_per_sec(4_000_000));
         let score = |rtt_ms, delay: Option<u64>, late| {
             let facts = crate::appraisal::testing::path(20, rtt_ms, 0.01, 1.0, 0.0);
-            let judge = Judge {
-                requirements: &r,
-                aim: Aim::of(&r),
-                facts: &facts,
-                offered,
-                host: HostFacts::default(),
-            };
+            let judge = Judge::new(&r, Aim::of(&r), &facts, offered);
             let profile = Profile::bare().with_named(Function::Congestion, "bbr").expect("it exists");
             let fixed = uts_functions::library::by_name(Function::Playout, "fixed").expect("it exists");
             let held = |delay| fixed.choice_with(&[("delay", delay), ("late", late)]).expect("in range");
@@ -405,13 +409,7 @@ mod tests {
                 for (loss, burst) in [(0.002, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 4.0)] {
                     let facts = crate::appraisal::testing::path(mbit, rtt_ms, loss, burst, 0.0);
                     let offered = Some(Rate::from_bits_per_sec((offered_mbit * 1e6) as u64));
-                    let judge = Judge {
-                        requirements: &r,
-                        aim: Aim::of(&r),
-                        facts: &facts,
-                        offered,
-                        host: HostFacts::default(),
-                    };
+                    let judge = Judge::new(&r, Aim::of(&r), &facts, offered);
                     let profile = Profile::bare();
                     let worth = |name| {
                         let profile = profile.with_named(Function::Congestion, name).expect("it exists");
@@ -428,7 +426,7 @@ mod tests {
 
     fn worth_of(r: &Requirements, facts: &PathFacts, offered_bps: u64, fec: (&str, &[(&str, u64)])) -> Score {
         let offered = Some(Rate::from_bits_per_sec(offered_bps));
-        let judge = Judge { requirements: r, aim: Aim::of(r), facts, offered, host: HostFacts::default() };
+        let judge = Judge::new(r, Aim::of(r), facts, offered);
         let named = [(Function::Retransmission, "selective"), (Function::Congestion, "bbr")];
         let profile = named.iter().try_fold(Profile::bare(), |p, (f, name)| p.with_named(*f, name));
         let mechanism = uts_functions::library::by_name(Function::Fec, fec.0).expect("it exists");
@@ -479,13 +477,7 @@ mod tests {
             degradation: vec![Quality::Reliability, Quality::Delay],
             ..Requirements::interactive()
         };
-        let judge = Judge {
-            requirements: &r,
-            aim: Aim::of(&r),
-            facts: &facts,
-            offered: None,
-            host: HostFacts::default(),
-        };
+        let judge = Judge::new(&r, Aim::of(&r), &facts, None);
         assert!(judge.weight(Quality::Reliability) < judge.weight(Quality::Delay));
         assert!(judge.weight(Quality::Delay) < judge.weight(Quality::Rate));
     }

@@ -532,8 +532,8 @@ impl Policy {
     }
 
     fn judge<'a>(&'a self, seen: &'a Seen) -> Judge<'a> {
-        let (requirements, aim, host) = (&self.requirements, self.aim, self.host);
-        Judge { requirements, aim, facts: &seen.facts, offered: seen.offered, host }
+        let host = self.host;
+        Judge { host, ..Judge::new(&self.requirements, self.aim, &seen.facts, seen.offered) }
     }
 
     fn decide_for_requirements(&mut self, seen: &Seen) -> Option<Decision> {

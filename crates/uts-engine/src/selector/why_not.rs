@@ -3,7 +3,6 @@
 use super::{Contradiction, Library, select};
 use crate::appraisal::utility::{Aim, Judge, Score};
 use crate::appraisal::{presumed, rules};
-use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
@@ -98,8 +97,7 @@ pub fn why_not(
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
     let aim = Aim::of(requirements);
-    let (offered, host) = (presumed(aim, facts), HostFacts::default());
-    let judge = Judge { requirements, aim, facts, offered, host };
+    let judge = Judge::new(requirements, aim, facts, presumed(aim, facts));
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);
