@@ -291,10 +291,15 @@ impl ConnectionConfig {
     /// Numbers of this end's own, of which the peer is told; `None` if it has none, and no
     /// mechanism that only a name can tell (packets.md P-67).
     pub(crate) fn numbering(&self) -> Option<Arc<Numbering>> {
+        self.numbering_of(&self.library())
+    }
+
+    /// The same, where the library is known already.
+    pub(crate) fn numbering_of(&self, library: &Library) -> Option<Arc<Numbering>> {
         if let Some(mapping) = &self.mapping {
             return Some(Arc::clone(mapping.numbering()));
         }
-        let has_own = self.library().pairs().any(|(_, number)| number >= FIRST_OWN);
+        let has_own = library.pairs().any(|(_, number)| number >= FIRST_OWN);
         has_own.then(|| Arc::new(Numbering::of_library()))
     }
 }

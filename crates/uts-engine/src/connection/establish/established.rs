@@ -505,6 +505,7 @@ pub(crate) fn hello(
         ..uts_wire::Limits::default()
     };
     // P-67: a greeting has the numbers of the specification, and says what differs in frames.
+    let library = config.library();
     let specified = |(_, number): &(u8, u8)| *number < FIRST_OWN;
     let first = |profile: &Profile| to_wire(profile, None);
     let hello = Hello {
@@ -512,7 +513,7 @@ pub(crate) fn hello(
         initial_scid,
         original_dcid: ids.0,
         retry_scid: ids.1,
-        mechanisms: config.library().pairs().filter(specified).collect(),
+        mechanisms: library.pairs().filter(specified).collect(),
         limits,
         reset_token,
         profile_out: proposal.map(first),
@@ -523,7 +524,7 @@ pub(crate) fn hello(
         takes_expedited: config.requirements.expedited,
         reads_use: true,
         ticket,
-        numbers: config.numbering().map(|numbering| Box::new(numbering.said())),
+        numbers: config.numbering_of(&library).map(|numbering| Box::new(numbering.said())),
     };
     let mut out = Vec::new();
     hello.emit(&mut out);
