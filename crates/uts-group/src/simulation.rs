@@ -57,9 +57,9 @@ impl Default for Scene {
 /// Counts of a group at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Those of the sender.
+    /// Counts of the sender.
     pub sender: SenderStats,
-    /// Those of all receivers together.
+    /// Counts of all receivers together.
     pub receivers: ReceiverStats,
     /// Blocks of which a source was lost, by one receiver or more.
     pub loss_events: u64,

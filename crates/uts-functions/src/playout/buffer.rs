@@ -252,10 +252,8 @@ impl Buffer {
     /// When a message is due that arrived then; `None` = at once.
     fn due_of(&self, (media, _): (MediaTime, u64), arrived: Time, clock: &Clock) -> Option<Time> {
         let delay = self.delay_of(media)?;
-        let made = media.as_micros().saturating_add(clock.quickest());
-        let due = instant(made.saturating_add(delay.as_micros() as i64));
         // playout.md R-7: whatever a sender says, nothing waits for longer.
-        Some(due.min(arrived + delay))
+        Some(clock.due(media, delay).min(arrived + delay))
     }
 
     /// When what comes next is due; `None` if there is nothing.

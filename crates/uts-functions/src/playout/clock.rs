@@ -43,7 +43,7 @@ impl MediaTime {
 
 /// Time from the making of something to its arrival, by two clocks that nobody has compared, in
 /// microseconds.
-pub(super) type Transit = i64;
+pub type Transit = i64;
 
 /// The clock of the sender of a connection, as it is seen here. It outlives every mechanism.
 #[derive(Clone, Debug, Default)]
@@ -59,15 +59,20 @@ pub struct Clock {
 impl Clock {
     /// A media time as it travelled: the one nearest to the last (playout.md R-1).
     pub fn read(&mut self, wire: u32) -> MediaTime {
-        let last = self.last.unwrap_or(MediaTime(wire.into()));
-        let step = wire.wrapping_sub(last.0 as u32).cast_signed();
-        let time = MediaTime(last.0.saturating_add(step.into()));
+        let time = self.nearest(wire);
         self.last = Some(time);
         time
     }
 
+    /// The media time nearest to the last that was read, of those that travel so.
+    pub fn nearest(&self, wire: u32) -> MediaTime {
+        let last = self.last.unwrap_or(MediaTime(wire.into()));
+        let step = wire.wrapping_sub(last.0 as u32).cast_signed();
+        MediaTime(last.0.saturating_add(step.into()))
+    }
+
     /// A message has come whole. Says how long it was on its way. (playout.md R-2)
-    pub(super) fn on_arrival(&mut self, now: Time, media: MediaTime) -> Transit {
+    pub fn on_arrival(&mut self, now: Time, media: MediaTime) -> Transit {
         let transit = micros(now).saturating_sub(media.0);
         self.second = now.as_nanos() / 1_000_000_000;
         let place = &mut self.quickest[(self.second % SECONDS as u64) as usize];
@@ -83,6 +88,12 @@ impl Clock {
         let is_recent = |(second, _): &&(u64, Transit)| second + SECONDS as u64 > self.second;
         let recent = self.quickest.iter().flatten().filter(is_recent);
         recent.map(|(_, transit)| *transit).min().unwrap_or(0)
+    }
+
+    /// The instant at which what was made then is so much older than the quickest way makes it.
+    pub fn due(&self, media: MediaTime, age: Duration) -> Time {
+        let made = media.0.saturating_add(self.quickest());
+        instant(made.saturating_add(age.as_micros() as i64))
     }
 
     /// The way is another: only what came in the last second tells how quick it is
@@ -118,6 +129,26 @@ mod tests {
         assert_eq!(clock.read(u32::MAX - 10), first);
         for _ in 0..100_000 {
             clock.read(clock.last.expect("read").0 as u32 ^ (1 << 31));
+        }
+    }
+
+    /// The maker's clock is ahead, wraps, and runs 200 parts in a million faster. For an hour
+    /// things are due when they are of their age, but for the drift within the seconds.
+    #[test]
+    fn an_hour_of_clocks_that_drift() {
+        let age = Duration::from_millis(120);
+        let mut clock = Clock::default();
+        for step in 0..360_000u64 {
+            let made = Time::from_millis(step * 10);
+            let theirs = (step * 10_002 + 4_000_000_000) as u32;
+            let jitter = Duration::from_micros(step * 7919 % 10_000);
+            let now = made + Duration::from_millis(30) + jitter;
+            let media = clock.read(theirs);
+            clock.on_arrival(now, media);
+            let due = clock.due(media, age);
+            let ideal = made + Duration::from_millis(150);
+            let off = due.since(ideal).max(ideal.since(due));
+            assert!(step < 2000 || off < Duration::from_micros(2000), "{step}: {off:?}");
         }
     }
 

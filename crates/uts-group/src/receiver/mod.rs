@@ -6,7 +6,6 @@
 //! sender says.
 
 mod block;
-mod transit;
 
 use crate::Answers;
 use crate::backoff::{Backoff, GRTT_MAX, GRTT_MIN, round_trip};
@@ -16,8 +15,8 @@ use block::{Asking, Block};
 use bytes::Bytes;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use transit::Transit;
 use uts_functions::Time;
+use uts_functions::playout::Clock;
 
 /// Choices of a receiver.
 #[derive(Clone, Debug)]
@@ -91,7 +90,8 @@ pub struct Receiver {
     /// The first block that nothing was heard of yet.
     end: u32,
     bytes: usize,
-    transit: Transit,
+    /// The sender's clock, as its sources tell it.
+    clock: Clock,
     /// Messages that were given up and not told yet.
     missing: u64,
     /// The first block that will never be.
@@ -116,7 +116,7 @@ impl Receiver {
             quiet_until: Time::ZERO,
             end: 0,
             bytes: 0,
-            transit: Transit::default(),
+            clock: Clock::default(),
             missing: 0,
             last: None,
             has_ended: false,
@@ -182,7 +182,7 @@ impl Receiver {
             }
             let source = self.blocks.get(&number).and_then(|block| block.source(index));
             if let Some(source) = source {
-                if self.due(now, source).is_some_and(|due| due > now) {
+                if self.due(source).is_some_and(|due| due > now) {
                     break;
                 }
                 if self.missing > 0 {
@@ -236,7 +236,7 @@ impl Receiver {
     pub fn next_timeout(&self, now: Time) -> Time {
         let asking = self.blocks.values().filter_map(|block| block.asking.due()).min();
         let asking = asking.map(|at| at.max(self.quiet_until));
-        let next = self.next_present().and_then(|source| self.due(now, source));
+        let next = self.next_present().and_then(|source| self.due(source));
         let stale = self.settings.latency.and_then(|latency| {
             let first = self.blocks.values().find(|block| block.needs(self.settings.sources) > 0)?;
             Some(first.since + latency)
@@ -262,7 +262,8 @@ impl Receiver {
     fn on_source(&mut self, now: Time, number: u32, index: u8, before: u8, source: Bytes) {
         let is_first = !self.begin(number, index.into());
         if let Some(time) = source.first_chunk::<TIME_BYTES>() {
-            self.transit.note(now, u32::from_be_bytes(*time));
+            let made = self.clock.read(u32::from_be_bytes(*time));
+            self.clock.on_arrival(now, made);
         }
         if before > 0 && number.checked_sub(1).is_some_and(|before| self.reach(now, before)) {
             self.on_count(number - 1, before);
@@ -417,7 +418,7 @@ impl Receiver {
             return true;
         }
         let Some(latency) = self.settings.latency else { return false };
-        let next = self.next_present().and_then(|source| self.due(now, source));
+        let next = self.next_present().and_then(|source| self.due(source));
         let has_ended = number + 1 < self.end || block.count.is_some() || block.reaches() > index;
         has_ended && next.unwrap_or(block.since + latency) <= now
     }
@@ -430,8 +431,9 @@ impl Receiver {
     }
 
     /// The instant at which a source is to be handed over; `None` if that is at once.
-    fn due(&self, now: Time, source: &Bytes) -> Option<Time> {
+    fn due(&self, source: &Bytes) -> Option<Time> {
         let time = source.first_chunk::<TIME_BYTES>()?;
-        Some(self.transit.due(now, u32::from_be_bytes(*time), self.settings.latency?))
+        let made = self.clock.nearest(u32::from_be_bytes(*time));
+        Some(self.clock.due(made, self.settings.latency?))
     }
 }
