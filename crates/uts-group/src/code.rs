@@ -64,7 +64,7 @@ fn source(symbol: Vec<u8>) -> Option<Bytes> {
 mod tests {
     use super::*;
 
-    /// The same parities repair different losses.
+    /// Parities repair different losses.
     #[test]
     fn two_parities_repair_any_two_losses() {
         let code = Code::default();

@@ -3,6 +3,7 @@
 
 use crate::code::{PARITIES, SOURCES_MAX};
 use bytes::Bytes;
+use uts_functions::fec::SYMBOL_PREFIX_BYTES;
 use uts_wire::{Problem, WireError};
 
 /// The longest message, in bytes: a packet of it fits into 1500 bytes with the headers of UDP and
@@ -16,7 +17,7 @@ pub const TIME_BYTES: usize = 4;
 pub const SOURCE_BYTES_MAX: usize = TIME_BYTES + MESSAGE_BYTES_MAX;
 
 /// The longest symbol of a parity: a source with its length before it.
-const SYMBOL_BYTES_MAX: usize = 2 + SOURCE_BYTES_MAX;
+const SYMBOL_BYTES_MAX: usize = SYMBOL_PREFIX_BYTES + SOURCE_BYTES_MAX;
 
 /// Blocks that one request, or one advertisement, names at the most.
 pub const ENTRIES_MAX: usize = 16;
@@ -72,7 +73,7 @@ pub enum Body {
         /// The sum.
         symbol: Bytes,
     },
-    /// Where the sender is, while it sends nothing else. (G-10)
+    /// Progress of the sender, while it sends nothing else. (G-10)
     Status {
         /// The last closed block, and its sources; 0 sources if there is none.
         last: (u32, u8),
@@ -105,9 +106,24 @@ pub struct Lack {
     pub missing: u64,
 }
 
+/// Bytes before a body: its kind, and what is advertised.
+const ADVERTISED_BYTES: usize = 1 + 12;
+
 const SOURCE: u8 = 1;
 const PARITY: u8 = 2;
 const STATUS: u8 = 3;
+
+impl Body {
+    /// Length of a packet with this body, as [`FromSender::emit`] writes it.
+    pub fn packet_bytes(&self) -> usize {
+        ADVERTISED_BYTES
+            + match self {
+                Body::Source { source, .. } => 6 + source.len(),
+                Body::Parity { symbol, .. } => 7 + symbol.len(),
+                Body::Status { repairs, .. } => 6 + 5 * repairs.len().min(ENTRIES_MAX),
+            }
+    }
+}
 
 impl FromSender {
     /// Appends its bytes.
@@ -306,6 +322,7 @@ mod tests {
             let mut bytes = Vec::new();
             packet.emit(&mut bytes);
             assert_eq!(FromSender::parse(&bytes), Ok(packet.clone()));
+            assert_eq!(packet.body.packet_bytes(), bytes.len());
             for end in 0..bytes.len() {
                 assert_ne!(FromSender::parse(&bytes[..end]), Ok(packet.clone()));
             }

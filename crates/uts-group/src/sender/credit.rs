@@ -4,7 +4,7 @@
 /// half of the sources.
 const ALL: u32 = 32;
 
-/// The same for one member: it may lose a quarter of what is sent.
+/// Repairs that a source earns for one member: it may lose a quarter of what is sent.
 const ONE: u32 = 16;
 
 const WHOLE: u32 = 64;

@@ -17,6 +17,7 @@ use bytes::{BufMut, BytesMut};
 use core::time::Duration;
 use credit::Credit;
 use std::collections::{BTreeMap, VecDeque};
+use uts_functions::playout::MediaTime;
 use uts_functions::{Rate, Time};
 
 /// Choices of a sender.
@@ -135,6 +136,9 @@ pub struct Sender {
 
 /// Time between two statuses of a sender that is silent, at the most.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// Headers of IPv4 and UDP, which count for the rate.
+const IP_UDP_BYTES: usize = 28;
 
 /// Time by which a sender may be behind its rate, and catch up.
 const BURST: Duration = Duration::from_millis(2);
@@ -319,7 +323,7 @@ impl Sender {
             repair => repair,
         }?;
         let is_status = matches!(body, Body::Status { .. });
-        let length = SEALED_BYTES + 13 + body_bytes(&body) + 28;
+        let length = IP_UDP_BYTES + SEALED_BYTES + body.packet_bytes();
         self.next_at = self.next_at.max(now - BURST) + self.settings.rate.time_for(length as u64);
         if !is_status {
             self.status = (now + self.status_first(), self.status_first());
@@ -500,14 +504,5 @@ impl Member {
 
 /// An instant on the wire.
 fn micros(now: Time) -> u32 {
-    (now.as_nanos() / 1000) as u32
-}
-
-/// Bytes of a body on the wire.
-fn body_bytes(body: &Body) -> usize {
-    match body {
-        Body::Source { source, .. } => 6 + source.len(),
-        Body::Parity { symbol, .. } => 7 + symbol.len(),
-        Body::Status { repairs, .. } => 6 + 5 * repairs.len(),
-    }
+    MediaTime::before(now, Duration::ZERO).on_the_wire()
 }
