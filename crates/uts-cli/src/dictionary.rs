@@ -1,8 +1,7 @@
 //! Dictionaries of the user (`--dictionary`), for a mechanism that compresses messages with what
 //! both ends have.
 
-use std::fs::File;
-use std::io::Read;
+use crate::given::read_file;
 use std::path::Path;
 use uts::Requirements;
 use uts::requirements::Pin;
@@ -17,18 +16,8 @@ const PARAMETER: &str = "dictionary";
 /// # Errors
 /// A line that says what is wrong with the file.
 pub fn register(file: &Path) -> Result<u32, String> {
-    let mut bytes = Vec::new();
-    // One that is too long is not read to its end.
-    let most = DICTIONARY_BYTES_MAX as u64 + 1;
-    let read = File::open(file).and_then(|opened| opened.take(most).read_to_end(&mut bytes));
-    let shown = file.display();
-    read.map_err(|error| format!("--dictionary {shown}: {error}"))?;
-    if bytes.len() > DICTIONARY_BYTES_MAX {
-        return Err(format!(
-            "--dictionary {shown}: longer than {DICTIONARY_BYTES_MAX} bytes, no dictionary is"
-        ));
-    }
-    dictionary::register(&bytes).map_err(|error| format!("--dictionary {shown}: {error}"))
+    let bytes = read_file("--dictionary", file, DICTIONARY_BYTES_MAX, "dictionary")?;
+    dictionary::register(&bytes).map_err(|error| format!("--dictionary {}: {error}", file.display()))
 }
 
 /// Has a mechanism that was asked for without a dictionary use the first that was given, if it can

@@ -1,5 +1,8 @@
 //! Values that a user gives in words beside names: a path, and how long something may take.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 use uts_units::AmountError;
 
@@ -144,6 +147,22 @@ pub const DRAIN: &str = "1h";
 /// What is wrong, in one line.
 pub fn drain(text: &str) -> Result<Duration, String> {
     uts_units::time(text).map_err(|error| error.or("write a time, as 10min, 1h or 2d"))
+}
+
+/// Contents of a file that an option names. One that is too long is not read to its end.
+///
+/// # Errors
+/// A line with the option, the file, and why it cannot be read. `kind` says what it was to be.
+pub fn read_file(option: &str, file: &Path, bytes_max: usize, kind: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let most = bytes_max as u64 + 1;
+    let read = File::open(file).and_then(|opened| opened.take(most).read_to_end(&mut bytes));
+    let shown = file.display();
+    read.map_err(|error| format!("{option} {shown}: {error}"))?;
+    if bytes.len() > bytes_max {
+        return Err(format!("{option} {shown}: longer than {bytes_max} bytes, no {kind} is"));
+    }
+    Ok(bytes)
 }
 
 /// Reads the age at which a datagram of media is handed over.

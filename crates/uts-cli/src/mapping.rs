@@ -1,9 +1,10 @@
 //! The administrator's mapping (`--mapping`): numbers by which this end writes functions and
 //! mechanisms. It holds for all connections of the program.
 
+use crate::given::read_file;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-use uts_engine::Mapping;
+use uts_engine::{MAPPING_BYTES_MAX, Mapping};
 
 static GIVEN: RwLock<Option<Arc<Mapping>>> = RwLock::new(None);
 
@@ -12,8 +13,9 @@ static GIVEN: RwLock<Option<Arc<Mapping>>> = RwLock::new(None);
 /// # Errors
 /// A line that says what is wrong with the file, where, and what was expected.
 pub fn register(file: &Path) -> Result<(), String> {
+    let bytes = read_file("--mapping", file, MAPPING_BYTES_MAX, "mapping")?;
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| format!("--mapping {shown}: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|error| format!("--mapping {shown}: {error}"))?;
     let mapping = Mapping::read(&shown, &text).map_err(|error| format!("--mapping {error}"))?;
     *GIVEN.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(mapping));
     Ok(())
@@ -39,6 +41,9 @@ mod tests {
         let wrong = register(&file).expect_err("there is no such function");
         let words = format!("--mapping {shown}:3: there is no table `fek`; did you mean `fec`?");
         assert_eq!(wrong, words);
+        std::fs::write(&file, vec![b'#'; MAPPING_BYTES_MAX + 1]).expect("written");
+        let long = register(&file).expect_err("it is too long");
+        assert_eq!(long, format!("--mapping {shown}: longer than 65536 bytes, no mapping is"));
         assert_eq!(given(), None, "nothing of it is taken");
     }
 }

@@ -14,7 +14,7 @@ use uts_functions::mechanism::Mechanism;
 use uts_functions::{Function, Numbering, library};
 
 /// The longest file that is read, in bytes: some twenty times one that gives every number.
-const FILE_BYTES_MAX: usize = 64 * 1024;
+pub const MAPPING_BYTES_MAX: usize = 64 * 1024;
 
 /// Table of the numbers of functions.
 const FUNCTIONS: &str = "functions";
@@ -102,8 +102,8 @@ type Given<'t> = (&'t str, u8, Range<usize>);
 
 impl<'a> Reader<'a> {
     fn read(&self) -> Result<Mapping, BadMapping> {
-        if self.text.len() > FILE_BYTES_MAX {
-            let why = format!("longer than {FILE_BYTES_MAX} bytes, no mapping is");
+        if self.text.len() > MAPPING_BYTES_MAX {
+            let why = format!("longer than {MAPPING_BYTES_MAX} bytes, no mapping is");
             return Err(BadMapping { place: self.file.to_owned(), why });
         }
         let root = DeTable::parse(self.text).map_err(|error| {
@@ -281,6 +281,6 @@ mod tests {
             let said = wrong(text);
             assert!(said.starts_with(&format!("numbers.toml:{line}: {words}")), "{text}: {said}");
         }
-        assert!(wrong(&"#".repeat(FILE_BYTES_MAX + 1)).contains("longer than"));
+        assert!(wrong(&"#".repeat(MAPPING_BYTES_MAX + 1)).contains("longer than"));
     }
 }

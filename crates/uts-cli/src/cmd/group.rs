@@ -4,7 +4,7 @@ use super::media::{Input, Sink};
 use super::patience::Patience;
 use super::serve::listen;
 use super::tunnel::server;
-use super::{Failure, interrupted, reach};
+use super::{Failure, bounded_log, interrupted, reach};
 use crate::args::{GroupArgs, GroupCommand, GroupRecvArgs, GroupSendArgs};
 use crate::link::{
     Broken, ConnectOptions, Limits, Link, ListenOptions, Listener, ServerIdentity, Transport, key_exchange,
@@ -14,8 +14,6 @@ use crate::media::split;
 use crate::media::wire::Role;
 use crate::target::Host;
 use crate::ui::Ui;
-use crate::ui::bounded::{Bounded, LINES_MAX};
-use crate::ui::log::{Filter, Log};
 use crate::ui::record::Peer;
 use std::io;
 use std::pin::pin;
@@ -26,11 +24,11 @@ use uts::group::{Event, GroupReceiver, GroupSender, GroupSenderOptions, SERVICE,
 use uts::printable::words;
 use uts::{NO_SUCH_SERVICE, Rate};
 
-/// Members at the most, and from one address.
-const MEMBERS_MAX: usize = 10_000;
+/// Members from one address at the most: those behind a router of a house share one.
 const PER_ADDRESS_MAX: usize = 256;
 
-/// Time that members get for repairs behind the end.
+/// Time that members get for repairs behind the end: as many round trips as a request, its answer
+/// and both again may take of the longest that counts.
 const LAST_REPAIRS: Duration = Duration::from_secs(5);
 
 /// Runs `uts group` until what is sent has ended, or it is interrupted.
@@ -44,21 +42,13 @@ pub async fn run<T: Transport>(transport: &T, args: &GroupArgs) -> Result<(), Fa
     }
 }
 
-fn log(quiet: bool, verbose: u8) -> Result<Arc<dyn Ui>, Failure> {
-    let log = Arc::new(Log::new(false, Filter::new(verbose, quiet).map_err(Failure::Usage)?));
-    let bounded = Bounded::alone(log.clone(), LINES_MAX);
-    log.listen(bounded.clone());
-    Ok(bounded)
-}
-
 async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), Failure> {
-    let log = log(args.quiet, args.more.verbose)?;
+    let log = bounded_log(args.more.verbose, args.quiet)?;
     let mut interrupt = pin!(interrupted());
     let options = GroupSenderOptions {
         own: args.interface,
         hops: args.hops,
         renew: args.renew,
-        members_max: MEMBERS_MAX,
         sender: SenderSettings {
             sources: args.block.into(),
             parities: args.parities.into(),
@@ -67,11 +57,13 @@ async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), F
         },
         ..GroupSenderOptions::new(args.group)
     };
+    let members_max = options.members_max;
     let group = GroupSender::new(options).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => Failure::Usage(error.to_string()),
         _ => Failure::Failed(format!("{}: {}", args.group, words(&error))),
     })?;
-    let listener = transport.listen(&listen_options(args).await?, None).await.map_err(Failure::Failed)?;
+    let listener =
+        transport.listen(&listen_options(args, members_max).await?, None).await.map_err(Failure::Failed)?;
     let (at, key) = (listener.local_addr(), listener.fingerprint());
     log.notice(
         None,
@@ -108,7 +100,7 @@ async fn send<T: Transport>(transport: &T, args: &GroupSendArgs) -> Result<(), F
     input.failure().map_or(ended, Err)
 }
 
-async fn listen_options(args: &GroupSendArgs) -> Result<ListenOptions, Failure> {
+async fn listen_options(args: &GroupSendArgs, members_max: usize) -> Result<ListenOptions, Failure> {
     let addresses = listen::addresses(args.listen.as_deref()).await.map_err(|wrong| match wrong {
         listen::Wrong::Text(why) => Failure::Usage(format!("--listen: {why}")),
         listen::Wrong::Name(why) => Failure::Failed(format!("--listen {why}")),
@@ -118,7 +110,7 @@ async fn listen_options(args: &GroupSendArgs) -> Result<ListenOptions, Failure> 
         identity: ServerIdentity::Key(args.key.clone()),
         key_exchange: key_exchange(false),
         authorized_keys: args.authorized_keys.clone(),
-        limits: Limits { all: MEMBERS_MAX, per_address: PER_ADDRESS_MAX, per_key: PER_ADDRESS_MAX },
+        limits: Limits { all: members_max, per_address: PER_ADDRESS_MAX, per_key: PER_ADDRESS_MAX },
         workers: 1,
         properties: Vec::new(),
         silence_max: Duration::ZERO,
@@ -182,7 +174,7 @@ async fn recv<T: Transport>(transport: &T, args: &GroupRecvArgs) -> Result<(), F
     let mut host = reach::host(&args.host)?;
     let mut options = args.reach.options(&mut host, Vec::new(), true)?;
     options.service = SERVICE;
-    let log = log(args.quiet, args.more.verbose)?;
+    let log = bounded_log(args.more.verbose, args.quiet)?;
     let mut interrupt = pin!(interrupted());
     let mut sink = Sink::open(&args.to).await?;
     let mut member = Member { transport, host, options, args, log, counts: Counts::default() };

@@ -27,8 +27,23 @@ pub mod top;
 pub mod tunnel;
 
 use crate::args::WantedArgs;
+use crate::ui::Ui;
+use crate::ui::bounded::{Bounded, LINES_MAX};
+use crate::ui::log::{Filter, Log};
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use uts_end::{output, signals};
+
+/// A log on standard error, bounded in the lines that peers can cause. Within a runtime.
+///
+/// # Errors
+/// The environment asks for words that are no filter.
+fn bounded_log(verbose: u8, quiet: bool) -> Result<Arc<dyn Ui>, Failure> {
+    let log = Arc::new(Log::new(false, Filter::new(verbose, quiet).map_err(Failure::Usage)?));
+    let bounded = Bounded::alone(log.clone(), LINES_MAX);
+    log.listen(bounded.clone());
+    Ok(bounded)
+}
 
 /// Why a command did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
 use super::tunnel::server;
-use super::{Failure, beside, interrupted, properties, reach};
+use super::{Failure, beside, bounded_log, interrupted, properties, reach};
 use crate::args::PipeArgs;
 use crate::link::{ConnectOptions, ExchangeStep, Link, LinkEvent, Transport};
 use crate::pipe;
@@ -9,8 +9,6 @@ use crate::resumed::{Carrier, Client, How, Offers, Session, Step};
 use crate::stream::{self, Kind, REQUEST_MAX, Refused};
 use crate::target::Host;
 use crate::ui::Ui;
-use crate::ui::bounded::{Bounded, LINES_MAX};
-use crate::ui::log::{Filter, Log};
 use crate::ui::record::{Peer, Record};
 use bytes::Bytes;
 use std::future::Future;
@@ -54,11 +52,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = pipe::SERVICE;
     options.silence_max = args.silence;
-    let log = Log::new(false, Filter::new(args.more.verbose, args.quiet).map_err(Failure::Usage)?);
-    let log = Arc::new(log);
-    let bounded = Bounded::alone(log.clone(), LINES_MAX);
-    log.listen(bounded.clone());
-    let log: Arc<dyn Ui> = bounded;
+    let log = bounded_log(args.more.verbose, args.quiet)?;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
     let link = reach::connect(transport, &host, &options, &mut interrupt).await?;

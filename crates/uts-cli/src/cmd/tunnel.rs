@@ -1,7 +1,7 @@
 //! `uts tunnel`: ports that lead through a server.
 
 use super::patience::Patience;
-use super::{Failure, beside, interrupted, properties, reach};
+use super::{Failure, beside, bounded_log, interrupted, properties, reach};
 use crate::args::TunnelArgs;
 use crate::config::Config;
 use crate::control::Control;
@@ -18,8 +18,6 @@ use crate::tunnel::permit::addresses_to_listen;
 use crate::tunnel::wire::{Asked, Opening};
 use crate::tunnel::{self, Teller, Wants};
 use crate::ui::Ui;
-use crate::ui::bounded::{Bounded, LINES_MAX};
-use crate::ui::log::{Filter, Log};
 use crate::ui::record::Peer;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,11 +54,7 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
     options.silence_max = args.silence;
     options.flows_max = Some(tunnel::FLOWS_MAX);
     tunnel::make_room_for_sockets();
-    let log = Log::new(false, Filter::new(args.more.verbose, args.quiet).map_err(Failure::Usage)?);
-    let log = Arc::new(log);
-    let bounded = Bounded::alone(log.clone(), LINES_MAX);
-    log.listen(bounded.clone());
-    let log: Arc<dyn Ui> = bounded;
+    let log = bounded_log(args.more.verbose, args.quiet)?;
     let run = Run::new(transport, args, host, options, log).await?;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
