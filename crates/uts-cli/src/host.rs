@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use uts::host::{self, HOST_NAMES, Reader};
+use uts::host::{self, HOST_NAMES, Reader, UNKNOWN};
 
 /// Word in the place of a fact: the host is looked at.
 const MEASURE: &str = "measure";
@@ -66,7 +66,7 @@ pub fn is_fact(name: &str) -> bool {
 /// Sets a fact, for `uts ctl`.
 ///
 /// # Errors
-/// What is wrong with it, in one line.
+/// The fault of name or value, in one line.
 pub fn set(name: &str, value: &str) -> Result<Value, String> {
     host::set(name, value).map_err(|error| error.to_string())?;
     Ok(json!({"set": name}))
@@ -81,9 +81,6 @@ pub fn list() -> Value {
     };
     host::facts().named().into_iter().enumerate().map(fact).collect()
 }
-
-/// The value of what nobody has told.
-pub const UNKNOWN: &str = "unknown";
 
 #[cfg(test)]
 mod tests {

@@ -15,15 +15,18 @@ use uts_functions::{PathFacts, Prediction, Time};
 /// those of a batch cost less.
 const PACKET_NS: f64 = 3000.0;
 
-/// Part of the processor in which more work than at present has to fit.
+/// Part of the processor in which more work than at present has to fit. Chosen: what is predicted
+/// of the work is no better.
 const ROOM: f64 = 0.75;
-/// A share that grows counts once it has been as large for this long, at least; twice that at most.
+/// Time for which a share has to be as large before it counts, at least; twice that at most.
+/// Chosen: a few looks at the host, of which there is one a second.
 const GROWS_AFTER: Duration = Duration::from_secs(5);
 
-/// Where bytes are paid for, doubling the packets costs as much as this share of the data lost.
+/// Share of the data whose loss costs as much as twice the packets, where bytes are paid for.
+/// Chosen: redundancy that mends more than a fifth stays.
 const METERED_WEIGHT: f64 = 0.2;
-/// On a battery, each microsecond of work for a packet costs as much as this share of the data
-/// lost.
+/// Share of the data whose loss costs as much as a microsecond of work for a packet, on a battery.
+/// Chosen: the work of heavy codes, some 10 us, counts as a loss of 5 %.
 const BATTERY_WEIGHT_PER_US: f64 = 0.005;
 
 /// The state of a host. A field that nobody has told is `None`.
@@ -47,6 +50,9 @@ pub const HOST_NAMES: [(&str, &str); 4] = [
     ("host.metered", "bytes are paid for: yes or no"),
 ];
 
+/// Value of a fact that nobody has told.
+pub const UNKNOWN: &str = "unknown";
+
 /// Why a fact cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {why}")]
@@ -64,7 +70,7 @@ impl HostFacts {
     /// [`BadHostFact`] for a name that does not exist, and for a value that the fact cannot have.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), BadHostFact> {
         let bad = |why: String| BadHostFact { name: name.to_owned(), why };
-        let is_known = value != "unknown";
+        let is_known = value != UNKNOWN;
         let truth = || match value {
             "yes" | "true" | "on" => Ok(true),
             "no" | "false" | "off" => Ok(false),
@@ -102,9 +108,9 @@ impl HostFacts {
         let truth = |fact: Option<bool>| match fact {
             Some(true) => "yes".to_owned(),
             Some(false) => "no".to_owned(),
-            None => "unknown".to_owned(),
+            None => UNKNOWN.to_owned(),
         };
-        let unknown = || "unknown".to_owned();
+        let unknown = || UNKNOWN.to_owned();
         let values = [
             self.processor.map_or_else(unknown, |share| format!("{:.0}%", share * 100.0)),
             self.memory_bytes.map_or_else(unknown, |bytes| bytes.to_string()),
@@ -146,7 +152,7 @@ impl HostFacts {
         self.processor.map_or(0.0, |_| work)
     }
 
-    /// The same facts with less of the processor: what more work has to fit in.
+    /// Facts with less of the processor: what more work has to fit in.
     pub(crate) fn with_room(self) -> HostFacts {
         HostFacts { processor: self.processor.map(|share| share * ROOM), ..self }
     }
@@ -162,7 +168,7 @@ impl HostFacts {
 /// Facts that are known, as `name=value`, with commas; `nothing known` if that is nothing.
 impl fmt::Display for HostFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.named().into_iter().filter(|(_, value)| value != "unknown");
+        let known = self.named().into_iter().filter(|(_, value)| value != UNKNOWN);
         let known: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
         f.write_str(if known.is_empty() { "nothing known" } else { "" })?;
         f.write_str(&known.join(","))

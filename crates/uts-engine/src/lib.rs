@@ -54,8 +54,8 @@ pub use endpoint::{ConnectError, Endpoint, STEERING_BYTES, Transmit, WORKERS_MAX
 pub use event::{
     CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };
-pub use host::{BadHostFact, HOST_NAMES, HostFacts};
-pub use mapping::{BadMapping, Mapping};
+pub use host::{BadHostFact, HOST_NAMES, HostFacts, UNKNOWN};
+pub use mapping::{BadMapping, MAPPING_BYTES_MAX, Mapping};
 pub use probe::{Passage, Point, ProbeSink, Probes};
 pub use uts_functions::playout::{Figures as PlayoutFigures, MediaTime, Timing};
 pub use uts_wire::library::Ticket;

@@ -6,6 +6,7 @@
 //! on what it finds. [`advise`] is for a manager who knows more, or better: its advice counts more.
 //! In simulated networks only the engine's own calls tell.
 
+use crate::machine::bytes_of;
 use core::time::Duration;
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use uts_engine::Endpoint;
 use uts_functions::Time;
 
-pub use uts_engine::{BadHostFact, HOST_NAMES, HostFacts};
+pub use uts_engine::{BadHostFact, HOST_NAMES, HostFacts, UNKNOWN};
 
 #[derive(Clone, Copy)]
 struct Told {
@@ -125,7 +126,7 @@ impl Reader {
         Self::of(Path::new("/"))
     }
 
-    /// The same, where the system's files are below `root`.
+    /// Opens the files of a system that are below `root`.
     fn of(root: &Path) -> Self {
         let open = |path: &str| File::open(root.join(path)).ok();
         Reader {
@@ -142,7 +143,7 @@ impl Reader {
     /// not known, and whether bytes are paid for no file says.
     pub fn read(&mut self) -> HostFacts {
         let processor = self.processor();
-        let memory = self.memory.as_ref().and_then(text_of).and_then(|text| available(&text));
+        let memory = self.memory.as_ref().and_then(text_of).and_then(|text| bytes_of(&text, "MemAvailable"));
         HostFacts { processor, memory_bytes: memory, on_battery: self.on_battery(), is_metered: None }
     }
 
@@ -229,13 +230,6 @@ fn left(before: &Jiffies, now: &Jiffies) -> Option<f64> {
     let others = busy.saturating_sub(now.own.saturating_sub(before.own));
     let cores = now.processors as f64 * (1.0 - others as f64 / passed as f64);
     Some(cores.clamp(0.0, 1.0))
-}
-
-/// Memory that is available, in bytes, as `/proc/meminfo` says it.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(all(test, unix))]

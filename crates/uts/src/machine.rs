@@ -44,8 +44,13 @@ fn memory_of_process(root: &Path) -> Option<usize> {
 
 /// Memory of the machine, as `/proc/meminfo` says it.
 fn of_machine(meminfo: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: usize = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    usize::try_from(bytes_of(meminfo, "MemTotal")?).ok()
+}
+
+/// Bytes of a field of `/proc/meminfo` (proc_meminfo(5)).
+pub(crate) fn bytes_of(meminfo: &str, field: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     kib.checked_mul(1024)
 }
 

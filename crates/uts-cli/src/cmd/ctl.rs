@@ -86,7 +86,7 @@ fn server_table(answer: &Value) -> String {
     }
     let known: Vec<String> = all(&answer["host_facts"])
         .iter()
-        .filter(|fact| fact["value"] != crate::host::UNKNOWN)
+        .filter(|fact| fact["value"] != uts::host::UNKNOWN)
         .map(|fact| format!("{}={}", text(&fact["name"]), text(&fact["value"])))
         .collect();
     if !known.is_empty() {

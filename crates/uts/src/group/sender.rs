@@ -38,7 +38,7 @@ pub struct GroupSenderOptions {
 }
 
 impl GroupSenderOptions {
-    /// Those of a group in this host's network.
+    /// Options of a group in this host's network.
     pub fn new(group: SocketAddr) -> Self {
         GroupSenderOptions {
             group,
