@@ -220,7 +220,8 @@ fn measure(options: &Options) -> Result<i32> {
     let load = [load_before, host::load()];
     let bars = bars::judge(&rows, &adaptivity);
     let host = host::Host::here();
-    let report = Report { host, load, plan, skipped, rows, parts, adaptivity, exchanges, factors, passes, bars };
+    let report =
+        Report { host, load, plan, skipped, rows, parts, adaptivity, exchanges, factors, passes, bars };
     print!("{}", report.text());
     let json = report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());

@@ -10,8 +10,8 @@ use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::time::Duration;
 use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
-    Read, ReadError, WriteError,
+    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, ExchangeError,
+    ExchangeEvent, FlowId, FlowOptions, Read, ReadError, WriteError,
 };
 use uts_functions::{Function, Time};
 use uts_sim::identity::{Identities, SERVER_NAME};
@@ -352,8 +352,9 @@ impl Pair {
                 let segment_bytes = transmit.segment_bytes.max(1);
                 to.take_in(self.now, remote, None, transmit.ecn, segment_bytes, &mut self.buffer);
                 to.taken_in(self.now);
-                self.received += if from_client { drain(to, self.now)? } else { 0 };
-                if !from_client {
+                if from_client {
+                    self.received += drain(to, self.now)?;
+                } else {
                     self.exchanged += watch(to)?;
                 }
                 self.spent[receiver] += thread_time() - sent;
