@@ -16,6 +16,8 @@ use uts_functions::fec::TinyMt32;
 pub struct Scene {
     /// Receivers.
     pub receivers: usize,
+    /// Time from the joining of one to that of the next; zero = all join at the begin.
+    pub joins_every: Duration,
     /// Choices of the sender.
     pub sender: SenderSettings,
     /// Age at which receivers hand messages over.
@@ -41,6 +43,7 @@ impl Default for Scene {
         let ms = Duration::from_millis;
         Scene {
             receivers: 10,
+            joins_every: Duration::ZERO,
             sender: SenderSettings { parities: 0, ..SenderSettings::default() },
             latency: None,
             shared_loss: 0.0,
@@ -67,10 +70,9 @@ pub struct Outcome {
     pub sources_lost: u64,
     /// Losses of sources, of all receivers.
     pub losses: u64,
-    /// Receivers that have got every message that was not told to be missing, in order.
+    /// Receivers that have got every message since they joined that was not told to be missing, in
+    /// order.
     pub whole: usize,
-    /// Messages that had passed before a receiver saw its first, of all receivers.
-    pub skipped: u64,
     /// The longest time from the making of a message to its handing over.
     pub delay_max: Duration,
 }
@@ -90,6 +92,7 @@ impl Outcome {
 /// Things that happen at an instant.
 enum Happening {
     Message,
+    Joins(usize),
     SenderWakes,
     Arrives(usize, u64, FromSender),
     Wakes(usize),
@@ -97,11 +100,13 @@ enum Happening {
 }
 
 struct End {
-    receiver: Receiver,
+    /// `None` until it joins.
+    receiver: Option<Receiver>,
+    seed: u64,
     way: Duration,
     wakes: Time,
-    /// The message that is due next; the first may be any.
-    next: Option<u64>,
+    /// The message that is due next.
+    next: u64,
     is_whole: bool,
     has_ended: bool,
 }
@@ -114,6 +119,7 @@ struct Group<'a> {
     happenings: Vec<Option<Happening>>,
     queue: BinaryHeap<Reverse<(Time, usize)>>,
     lost: BTreeSet<(u32, u8)>,
+    settings: ReceiverSettings,
     sent: u32,
     wakes: Time,
     outcome: Outcome,
@@ -125,6 +131,9 @@ const REST: Duration = Duration::from_secs(30);
 /// Runs a group to its end.
 pub fn run(scene: &Scene) -> Outcome {
     let mut group = Group::new(scene);
+    for at in 0..scene.receivers {
+        group.push(Time::ZERO + scene.joins_every * at as u32, Happening::Joins(at));
+    }
     let end = Time::ZERO + scene.every * scene.messages + REST;
     group.push(Time::ZERO, Happening::Message);
     while let Some(Reverse((now, at))) = group.queue.pop() {
@@ -142,7 +151,7 @@ pub fn run(scene: &Scene) -> Outcome {
 impl<'a> Group<'a> {
     fn new(scene: &'a Scene) -> Self {
         let mut random = TinyMt32::new(scene.seed as u32);
-        let mut sender = Sender::new(scene.sender.clone(), Time::ZERO);
+        let sender = Sender::new(scene.sender.clone(), Time::ZERO);
         let (shortest, longest) = scene.way;
         let settings = ReceiverSettings {
             sources: sender.settings().sources,
@@ -150,13 +159,10 @@ impl<'a> Group<'a> {
             answers: scene.sender.answers,
             ..ReceiverSettings::default()
         };
-        let end = |member: usize| {
+        let end = |_| {
             let way = shortest + (longest - shortest).mul_f64(uniform(&mut random));
-            sender.join(member as u32);
-            sender.on_round_trip(member as u32, way * 2);
             let seed = scene.seed << 32 ^ u64::from(random.next_number());
-            let receiver = Receiver::new(settings.clone(), seed);
-            End { receiver, way, wakes: Time::NEVER, next: None, is_whole: true, has_ended: false }
+            End { receiver: None, seed, way, wakes: Time::NEVER, next: 0, is_whole: true, has_ended: false }
         };
         let ends = (0..scene.receivers).map(end).collect();
         Group {
@@ -164,6 +170,7 @@ impl<'a> Group<'a> {
             ends,
             random,
             sender,
+            settings,
             happenings: Vec::new(),
             queue: BinaryHeap::new(),
             lost: BTreeSet::new(),
@@ -185,9 +192,15 @@ impl<'a> Group<'a> {
     fn happen(&mut self, now: Time, happening: Happening) {
         match happening {
             Happening::Message => self.make(now),
+            Happening::Joins(end) => {
+                self.join(end);
+                return self.look(now, end);
+            }
             Happening::SenderWakes => self.wakes = Time::NEVER,
             Happening::Arrives(end, number, packet) => {
-                self.ends[end].receiver.handle(now, number, packet);
+                if let Some(receiver) = &mut self.ends[end].receiver {
+                    receiver.handle(now, number, packet);
+                }
                 return self.look(now, end);
             }
             Happening::Wakes(end) => {
@@ -197,6 +210,14 @@ impl<'a> Group<'a> {
             Happening::Asks(member, request) => self.sender.handle_request(now, member, &request),
         }
         self.transmit(now);
+    }
+
+    fn join(&mut self, at: usize) {
+        let first = self.sender.join(at as u32);
+        let end = &mut self.ends[at];
+        self.sender.on_round_trip(at as u32, end.way * 2);
+        end.receiver = Some(Receiver::new(self.settings.clone(), first, end.seed));
+        end.next = self.sent.into();
     }
 
     /// Hands the next message over.
@@ -217,6 +238,9 @@ impl<'a> Group<'a> {
         while let Some((number, packet)) = self.sender.poll_transmit(now) {
             let is_shared = self.loses(self.scene.shared_loss);
             for end in 0..self.ends.len() {
+                if self.ends[end].receiver.is_none() {
+                    continue;
+                }
                 if is_shared || self.loses(self.scene.own_loss) {
                     self.note_loss(&packet.body);
                 } else {
@@ -242,23 +266,23 @@ impl<'a> Group<'a> {
     /// Takes from a receiver what it has for others.
     fn look(&mut self, now: Time, at: usize) {
         let end = &mut self.ends[at];
-        while let Some(event) = end.receiver.poll_event(now) {
+        let Some(receiver) = &mut end.receiver else { return };
+        while let Some(event) = receiver.poll_event(now) {
             match event {
                 Event::Message(message) => {
                     let number =
                         u64::from(u32::from_be_bytes([message[0], message[1], message[2], message[3]]));
-                    self.outcome.skipped += if end.next.is_none() { number } else { 0 };
-                    end.is_whole &= end.next.is_none_or(|next| number == next);
-                    end.next = Some(number + 1);
+                    end.is_whole &= number == end.next;
+                    end.next = number + 1;
                     let made = Time::ZERO + self.scene.every * number as u32;
                     self.outcome.delay_max = self.outcome.delay_max.max(now.since(made));
                 }
-                Event::Missing(count) => end.next = Some(end.next.unwrap_or(0) + count),
+                Event::Missing(count) => end.next += count,
                 Event::Ended => end.has_ended = true,
             }
         }
-        let (request, way) = (end.receiver.poll_request(now), end.way);
-        let next = end.receiver.next_timeout(now);
+        let (request, way) = (receiver.poll_request(now), end.way);
+        let next = receiver.next_timeout(now);
         if next < end.wakes {
             end.wakes = next;
             self.push(next, Happening::Wakes(at));
@@ -277,7 +301,7 @@ impl<'a> Group<'a> {
         self.outcome.loss_events = blocks.len() as u64;
         let sum = &mut self.outcome.receivers;
         for end in &self.ends {
-            let stats = end.receiver.stats();
+            let stats = end.receiver.as_ref().map(Receiver::stats).unwrap_or_default();
             sum.messages += stats.messages;
             sum.repaired += stats.repaired;
             sum.missing += stats.missing;
@@ -286,7 +310,7 @@ impl<'a> Group<'a> {
             sum.suppressed += stats.suppressed;
             sum.unneeded += stats.unneeded;
         }
-        let is_whole = |end: &&End| end.is_whole && end.has_ended && end.next == Some(self.sent.into());
+        let is_whole = |end: &&End| end.is_whole && end.has_ended && end.next == u64::from(self.sent);
         self.outcome.whole = self.ends.iter().filter(is_whole).count();
         self.outcome
     }

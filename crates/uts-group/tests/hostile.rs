@@ -40,9 +40,10 @@ proptest! {
     fn a_receiver_keeps_within_its_bounds(
         bodies in prop::collection::vec((body(), 0u64..200, block()), 1..120),
         latency in prop::option::of(1u64..500),
+        first in block(),
     ) {
         let settings = ReceiverSettings { blocks: 32, bytes: 4000, latency: latency.map(MS), ..ReceiverSettings::default() };
-        let mut receiver = Receiver::new(settings, 1);
+        let mut receiver = Receiver::new(settings, first, 1);
         let mut now = Time::from_millis(5);
         for (number, (body, wait, oldest)) in bodies.into_iter().enumerate() {
             let advertised = Advertised { grtt: 150, backoff: 4, members: 9, oldest, ..Advertised::default() };

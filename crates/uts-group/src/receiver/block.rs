@@ -42,8 +42,6 @@ pub(super) struct Block {
     pub(super) since: Time,
     /// Number of its sources, once that is known.
     pub(super) count: Option<usize>,
-    /// Its beginning has passed before this end came: nothing is asked of it.
-    pub(super) is_partial: bool,
     /// It was counted as one with losses.
     pub(super) is_counted: bool,
     pub(super) asking: Asking,
@@ -58,7 +56,6 @@ impl Block {
         Block {
             since: now,
             count: None,
-            is_partial: false,
             is_counted: false,
             asking: Asking::Never,
             sources: Vec::new(),

@@ -1,7 +1,6 @@
 //! A receiver: packets into messages, and what lacks into requests.
 //!
-//! It begins with the first block of which it sees the first source. A block that has ended and
-//! lacks something is asked for after a random wait, unless repairs that are announced meanwhile
+//! It begins with the block that the sender has named. A block that has ended and lacks something is asked for after a random wait, unless repairs that are announced meanwhile
 //! are as many as it needs. Memory and work are bounded by [`ReceiverSettings`], whatever the
 //! sender says.
 
@@ -83,8 +82,8 @@ pub struct Receiver {
     heard: Option<(u64, Time)>,
     /// Blocks that were heard of, from that of the next message on.
     blocks: BTreeMap<u32, Block>,
-    /// Place of the next message, once there is one.
-    at: Option<(u32, usize)>,
+    /// Block and index of the next message.
+    at: (u32, usize),
     /// The instant before which no other request is made.
     quiet_until: Time,
     /// The first block that nothing was heard of yet.
@@ -101,8 +100,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that has seen nothing. Those of one group have different seeds.
-    pub fn new(mut settings: ReceiverSettings, seed: u64) -> Self {
+    /// A receiver of all blocks from `first` on. Receivers of one group have different seeds.
+    pub fn new(mut settings: ReceiverSettings, first: u32, seed: u64) -> Self {
         settings.sources = settings.sources.clamp(1, SOURCES_MAX);
         settings.blocks = settings.blocks.max(2);
         Receiver {
@@ -112,9 +111,9 @@ impl Receiver {
             advertised: Advertised::default(),
             heard: None,
             blocks: BTreeMap::new(),
-            at: None,
+            at: (first, 0),
             quiet_until: Time::ZERO,
-            end: 0,
+            end: first,
             bytes: 0,
             clock: Clock::default(),
             missing: 0,
@@ -150,14 +149,13 @@ impl Receiver {
                 self.on_source(now, block, index, before, source);
             }
             Body::Parity { block, count, parity, more, symbol } => {
-                if self.begin(block.saturating_add(1), 0) && self.reach(now, block) {
+                if self.reach(now, block) {
                     self.on_count(block, count);
                     self.on_parity(block, parity, symbol);
                     self.on_announced(now, block, usize::from(more));
                 }
             }
             Body::Status { last: (block, count), is_end, repairs } => {
-                self.begin(block.saturating_add(u32::from(count > 0)), 0);
                 if count > 0 && self.reach(now, block) {
                     self.on_count(block, count);
                 }
@@ -174,10 +172,11 @@ impl Receiver {
 
     /// The next thing for the application.
     pub fn poll_event(&mut self, now: Time) -> Option<Event> {
-        while let Some((number, index)) = self.at {
+        loop {
+            let (number, index) = self.at;
             if self.has_passed(number, index) {
                 self.drop_block(number);
-                self.at = Some((number.saturating_add(1), 0));
+                self.at = (number.saturating_add(1), 0);
                 continue;
             }
             let source = self.blocks.get(&number).and_then(|block| block.source(index));
@@ -189,7 +188,7 @@ impl Receiver {
                     return Some(Event::Missing(core::mem::take(&mut self.missing)));
                 }
                 let message = source.slice(TIME_BYTES..);
-                self.at = Some((number, index + 1));
+                self.at = (number, index + 1);
                 self.stats.messages += 1;
                 return Some(Event::Message(message));
             }
@@ -198,12 +197,12 @@ impl Receiver {
             }
             self.missing += 1;
             self.stats.missing += 1;
-            self.at = Some((number, index + 1));
+            self.at = (number, index + 1);
         }
         if self.missing > 0 {
             return Some(Event::Missing(core::mem::take(&mut self.missing)));
         }
-        let is_end = self.last.is_some_and(|last| self.at.is_none_or(|(number, _)| number >= last));
+        let is_end = self.last.is_some_and(|last| self.at.0 >= last);
         (is_end && !core::mem::replace(&mut self.has_ended, true)).then_some(Event::Ended)
     }
 
@@ -248,19 +247,7 @@ impl Receiver {
         round_trip(self.advertised.grtt).clamp(GRTT_MIN, GRTT_MAX)
     }
 
-    /// The first packet says where a receiver begins: at a block, of which the first sources may
-    /// have passed. Returns whether it had begun before.
-    fn begin(&mut self, block: u32, index: usize) -> bool {
-        if self.at.is_some() {
-            return true;
-        }
-        self.at = Some((block, index));
-        self.end = block;
-        false
-    }
-
     fn on_source(&mut self, now: Time, number: u32, index: u8, before: u8, source: Bytes) {
-        let is_first = !self.begin(number, index.into());
         if let Some(time) = source.first_chunk::<TIME_BYTES>() {
             let made = self.clock.read(u32::from_be_bytes(*time));
             self.clock.on_arrival(now, made);
@@ -273,7 +260,6 @@ impl Receiver {
             return;
         }
         let Some(block) = self.blocks.get_mut(&number) else { return };
-        block.is_partial |= is_first && index > 0;
         let length = source.len();
         if !block.put(index.into(), source) {
             self.stats.unneeded += 1;
@@ -335,7 +321,7 @@ impl Receiver {
     /// Makes a place for a block, and for those between that were not heard of. False if it has
     /// passed.
     fn reach(&mut self, now: Time, number: u32) -> bool {
-        let Some((at, _)) = self.at else { return false };
+        let (at, _) = self.at;
         if number < at || number == u32::MAX {
             return false;
         }
@@ -353,7 +339,10 @@ impl Receiver {
 
     /// Gives up all blocks before another.
     fn give_up_before(&mut self, first: u32) {
-        let Some((at, index)) = self.at.filter(|(at, _)| *at < first) else { return };
+        let (at, index) = self.at;
+        if at >= first {
+            return;
+        }
         let kept = self.blocks.split_off(&first);
         let passed = core::mem::replace(&mut self.blocks, kept);
         let sources = self.settings.sources;
@@ -363,14 +352,13 @@ impl Receiver {
         self.missing += lost;
         self.stats.missing += lost;
         self.bytes = self.blocks.values().map(Block::bytes).sum();
-        self.at = Some((first, 0));
+        self.at = (first, 0);
     }
 
     /// Gives up the oldest blocks until the bytes that are kept are within their bound.
     fn make_room(&mut self) {
         while self.bytes > self.settings.bytes {
-            let Some((at, _)) = self.at else { return };
-            self.give_up_before(at.saturating_add(1));
+            self.give_up_before(self.at.0.saturating_add(1));
         }
     }
 
@@ -382,7 +370,7 @@ impl Receiver {
         for (number, block) in &mut self.blocks {
             let has_ended = block.count.is_some() || number + 1 < end;
             let is_stale = self.settings.latency.is_some_and(|latency| block.since + latency < now);
-            if !has_ended || block.is_partial {
+            if !has_ended {
                 continue;
             }
             if is_stale || *number < self.advertised.oldest || block.needs(sources) == 0 {
@@ -414,7 +402,7 @@ impl Receiver {
     /// was made behind it is due. (G-20)
     fn is_given_up(&self, now: Time, number: u32, index: usize) -> bool {
         let Some(block) = self.blocks.get(&number) else { return false };
-        if number < self.advertised.oldest || block.is_partial && self.end > number + 1 {
+        if number < self.advertised.oldest {
             return true;
         }
         let Some(latency) = self.settings.latency else { return false };
@@ -425,7 +413,7 @@ impl Receiver {
 
     /// The next message that has come.
     fn next_present(&self) -> Option<&Bytes> {
-        let (number, index) = self.at?;
+        let (number, index) = self.at;
         let here = self.blocks.get(&number).and_then(|block| block.first_from(index));
         here.or_else(|| self.blocks.range(number + 1..).find_map(|(_, block)| block.first_from(0)))
     }

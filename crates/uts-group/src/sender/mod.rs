@@ -206,11 +206,14 @@ impl Sender {
         self.sources.is_empty() && self.repairs.is_empty() && !self.blocks.iter().any(has_parities)
     }
 
-    /// A member takes part.
-    pub fn join(&mut self, member: u32) {
+    /// A member takes part. Returns its first block: all that is handed over from now on is in
+    /// this block or in a later one. (G-25)
+    pub fn join(&mut self, member: u32) -> u32 {
+        self.close_block();
         let credit = Credit::of_member(self.settings.sources);
         self.members
             .insert(member, Member { base: None, rtt: Duration::ZERO, credit, quiet_until: Time::ZERO });
+        self.oldest + self.blocks.len() as u32
     }
 
     /// A member takes part no more.

@@ -17,7 +17,7 @@ const KEY: u8 = 2;
 pub(super) const HAS: u8 = 2;
 
 /// Bytes of a welcome behind its kind.
-const WELCOME_BYTES: usize = 4 + 4 + 32 + 32 + KEY_BYTES + 1 + 1 + 16 + 2 + 2;
+const WELCOME_BYTES: usize = 4 + 4 + 32 + 32 + KEY_BYTES + 4 + 1 + 1 + 16 + 2 + 2;
 
 /// Bytes of a key: generation, step, secret.
 const KEY_BYTES: usize = 2 + 2 + 32;
@@ -31,6 +31,8 @@ pub(super) struct Welcome {
     /// Key of the sender's signatures.
     pub public: [u8; 32],
     pub key: Key,
+    /// First block of which the member gets all.
+    pub first: u32,
     pub sources: u8,
     pub answers: Answers,
     pub address: SocketAddr,
@@ -53,6 +55,7 @@ impl Welcome {
         out.extend(*self.secret);
         out.extend(self.public);
         put_key(&self.key, &mut out);
+        out.extend(self.first.to_be_bytes());
         out.push(self.sources);
         out.push(u8::from(self.answers == Answers::Gathered));
         let ip = match self.address.ip() {
@@ -125,6 +128,7 @@ fn welcome(bytes: &[u8; WELCOME_BYTES]) -> io::Result<Welcome> {
     let (group, member) = (u32::from_be_bytes(take(&mut rest)), u32::from_be_bytes(take(&mut rest)));
     let (secret, public) = (Zeroizing::new(take(&mut rest)), take(&mut rest));
     let key = key(&mut rest);
+    let first = u32::from_be_bytes(take(&mut rest));
     let [sources, answers] = take(&mut rest);
     let ip = Ipv6Addr::from(take::<16>(&mut rest));
     let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
@@ -143,7 +147,7 @@ fn welcome(bytes: &[u8; WELCOME_BYTES]) -> io::Result<Welcome> {
         return Err(wrong(format!("the group is at {found}, expected an address of multicast and ports")));
     }
     let address = SocketAddr::new(ip, port);
-    Ok(Welcome { group, member, secret, public, key, sources, answers, address, requests })
+    Ok(Welcome { group, member, secret, public, key, first, sources, answers, address, requests })
 }
 
 #[cfg(test)]
@@ -157,6 +161,7 @@ mod tests {
             secret: Zeroizing::new([3; 32]),
             public: [4; 32],
             key: Key { generation: 5, step: 6, secret: [7; 32] },
+            first: 8,
             sources: 16,
             answers: Answers::Prompt,
             address: "239.1.2.3:5004".parse().expect("an address"),

@@ -49,7 +49,7 @@ impl GroupReceiver {
     /// Becomes a member of the group whose sender is at the other end of a connection with the
     /// service [`SERVICE`](super::SERVICE). Messages are handed over at the age `latency`, beyond
     /// the quickest way; without one as soon as those before have come, or are given up by the
-    /// sender.
+    /// sender. The first is the one that is sent next when the sender lets it in, though it be lost.
     ///
     /// # Errors
     /// The sender does not answer, or what it says cannot be; the system gives no socket in the
@@ -93,12 +93,12 @@ impl GroupReceiver {
                 _ = connection.closed() => {}
             }
         });
-        let Welcome { group, member, secret, public, key, sources, answers, .. } = welcome;
+        let Welcome { group, member, secret, public, key, first, sources, answers, .. } = welcome;
         let settings =
             ReceiverSettings { sources: sources.into(), answers, latency, ..ReceiverSettings::default() };
         let clock = Clock::start();
         Ok(GroupReceiver {
-            core: Receiver::new(settings, u64::from_be_bytes(random_bytes()?)),
+            core: Receiver::new(settings, first, u64::from_be_bytes(random_bytes()?)),
             keys: MemberKeys::new(group, member, &secret, public, key),
             heard: clock.now(),
             clock,

@@ -268,7 +268,7 @@ impl Group {
         let next = member.checked_add(1);
         state.next_member = next.ok_or_else(|| io::Error::other("the group has had too many members"))?;
         state.keys.step();
-        state.core.join(member);
+        let first = state.core.join(member);
         state.members.insert(member, Shared::new(&secret));
         let settings = state.core.settings();
         let welcome = Welcome {
@@ -277,6 +277,7 @@ impl Group {
             secret,
             public: state.keys.public_key(),
             key: state.keys.key().clone(),
+            first,
             sources: settings.sources as u8,
             answers: settings.answers,
             address: self.options.group,
