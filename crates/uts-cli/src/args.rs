@@ -178,16 +178,16 @@ pub struct ServeArgs {
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
     #[arg(long, value_name = "NAME=HOST:PORT")]
-    pub pipe: Vec<crate::pipe::Service>,
+    pub pipe: Vec<uts_tunnel::pipe::Service>,
     /// Let `uts tunnel` connect to a place, as 127.0.0.1:80, *:443, udp/10.0.0.1:53 or 80 (a port
     /// of this host). With a key behind it the place is for that client alone: 22@SHA256:…. May be
     /// repeated; needs --authorized-keys
     #[arg(long, value_name = "[udp/][HOST:]PORT[@KEY]")]
-    pub forward: Vec<crate::tunnel::permit::Pattern>,
+    pub forward: Vec<uts_tunnel::permit::Pattern>,
     /// Let `uts tunnel -R` have this server listen at a place, as 8080 (of this host only) or
     /// *:8080; may be repeated; needs --authorized-keys
     #[arg(long, value_name = "[udp/][ADDR:]PORT[@KEY]")]
-    pub listen_forward: Vec<crate::tunnel::permit::Pattern>,
+    pub listen_forward: Vec<uts_tunnel::permit::Pattern>,
     /// Let `uts media` send streams under names, and receive them; needs --authorized-keys or
     /// --anyone
     #[arg(long)]

@@ -3,7 +3,6 @@
 //! A request is a line of JSON ([`Request`]), the answer another: an object with `error`, or with
 //! what was asked for.
 
-use crate::tunnel::forward;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
@@ -17,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use uts::printable::words;
+use uts_tunnel::forward;
 
 /// Request of a program that wants to take the port of a server over. It is answered by the server
 /// itself, with descriptors.
@@ -25,7 +25,7 @@ pub const TAKE_OVER: &str = r#"{"do":"take-over"}"#;
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
-/// The longest answer that is read, in bytes: [`crate::tunnel::CONNECTIONS_MAX`] connections with
+/// The longest answer that is read, in bytes: [`uts_tunnel::CONNECTIONS_MAX`] connections with
 /// two profiles each are well below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 

@@ -3,13 +3,7 @@
 
 use crate::given::read_file;
 use std::path::Path;
-use uts::Requirements;
-use uts::requirements::Pin;
 use uts_functions::presentation::dictionary::{self, DICTIONARY_BYTES_MAX};
-use uts_functions::{Function, library};
-
-/// The parameter of a mechanism that names a dictionary.
-const PARAMETER: &str = "dictionary";
 
 /// Reads a dictionary, and keeps it for as long as the program runs.
 ///
@@ -20,23 +14,12 @@ pub fn register(file: &Path) -> Result<u32, String> {
     dictionary::register(&bytes).map_err(|error| format!("--dictionary {}: {error}", file.display()))
 }
 
-/// Has a mechanism that was asked for without a dictionary use the first that was given, if it can
-/// use one.
-pub fn complete(requirements: &mut Requirements) {
-    let Some(number) = dictionary::registered().first().copied() else { return };
-    let Some(pin) = requirements.pinned(Function::Presentation).copied() else { return };
-    let Some(mechanism) = library::find(pin.function, pin.choice.number) else { return };
-    let place = mechanism.params.iter().position(|param| param.name == PARAMETER);
-    if let Some(place) = place.filter(|place| pin.choice.params.get(*place) == 0) {
-        let mut choice = pin.choice;
-        choice.params.0[place] = number;
-        requirements.pin(Pin { choice, ..pin });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts::Requirements;
+    use uts_functions::Function;
+    use uts_tunnel::dictionary::complete;
 
     fn asked(presentation: &str) -> String {
         let mut requirements = Requirements::bulk();

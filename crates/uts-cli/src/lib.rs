@@ -7,7 +7,6 @@ mod cmd;
 pub mod config;
 mod confine;
 pub mod control;
-mod dial;
 mod dictionary;
 mod given;
 mod habits;
@@ -17,16 +16,12 @@ mod mapping;
 pub mod media;
 pub mod metrics;
 pub mod perf;
-mod pipe;
-pub mod resumed;
-mod stream;
 pub mod target;
 #[cfg(test)]
 mod testing;
 pub mod tunnel;
 mod udp;
 mod ui;
-mod waits;
 
 use args::{Args, Command};
 use cmd::Failure;

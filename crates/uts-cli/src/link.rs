@@ -8,15 +8,12 @@ use serde_json::{Value, json};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts::KeyExchange;
-use uts_files::Flows;
 use uts_units::show;
 
-/// With this code a server that is being stopped closes its connections.
-pub const STOPPING: u64 = 1;
+pub use uts_tunnel::link::{Broken, Carrying, STOPPING};
 
 /// Means by which a client recognizes the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,29 +270,8 @@ impl LinkEvent {
     }
 }
 
-/// Why there is no connection, or none any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// The cause, for people.
-    pub why: String,
-    /// Another try may succeed: the path was in the way, or the server was away.
-    pub is_worth_retrying: bool,
-}
-
-impl Broken {
-    /// Failure that no other try mends.
-    pub fn for_good(why: impl Into<String>) -> Broken {
-        Broken { why: why.into(), is_worth_retrying: false }
-    }
-}
-
 /// A connection. Clones are the same connection.
-pub trait Link: Clone + Send + Sync + 'static {
-    /// Its flows.
-    type Flows: Flows;
-
-    /// Its flows.
-    fn flows(&self) -> Arc<Self::Flows>;
+pub trait Link: Carrying {
     /// Connection that it is made of, for flows of messages, or with properties of their own;
     /// `None` if its flows have none.
     fn connection(&self) -> Option<uts::Connection>;
@@ -314,8 +290,6 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Writes what happens to each packet to a file from now on: CSV with the header
     /// `t_s,kind,number,bytes,flow,position` and the kinds `sent`, `repeat`, `acked`, `lost`.
     fn trace(&self, file: &Path) -> Result<(), String>;
-    /// Why it ended, if it has.
-    fn broken(&self) -> Option<Broken>;
     /// Ends it, telling the peer why; returns when the peer has been told.
     fn close(&self, code: u64, reason: &str) -> impl Future<Output = ()> + Send;
 }

@@ -29,13 +29,30 @@ struct MemoryLink(Arc<MemoryFlows>, &'static str);
 
 struct MemoryListener(mpsc::UnboundedReceiver<MemoryLink>);
 
-impl Link for MemoryLink {
+impl Carrying for MemoryLink {
     type Flows = MemoryFlows;
 
     fn flows(&self) -> Arc<MemoryFlows> {
         self.0.clone()
     }
 
+    fn hearing(&self) -> mpsc::UnboundedReceiver<bool> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // Kept open, as that of a connection that goes on.
+        std::mem::forget(sender);
+        receiver
+    }
+
+    fn broken(&self) -> Option<Broken> {
+        None
+    }
+
+    fn is_lost(&self) -> bool {
+        true
+    }
+}
+
+impl Link for MemoryLink {
     fn connection(&self) -> Option<uts::Connection> {
         None
     }
@@ -89,10 +106,6 @@ impl Link for MemoryLink {
 
     fn trace(&self, file: &Path) -> Result<(), String> {
         std::fs::write(file, "t_s,kind,number,bytes,flow,position\n").map_err(|e| e.to_string())
-    }
-
-    fn broken(&self) -> Option<Broken> {
-        None
     }
 
     async fn close(&self, _: u64, _: &str) {}

@@ -3,14 +3,12 @@
 mod explain;
 mod link;
 
-use crate::dictionary;
 use crate::given::PathGiven;
 use crate::link::{
     Broken, ConnectOptions, Limits, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport,
     TurnedAway,
 };
 use crate::target::Host;
-use crate::tunnel;
 use crate::ui::lines;
 use crate::ui::record::Peer;
 pub use link::UdpLink;
@@ -241,7 +239,7 @@ fn requirements(properties: &[(String, String)]) -> Result<Requirements, String>
     for (name, value) in properties {
         requirements.set(name, value).map_err(|e| e.to_string())?;
     }
-    dictionary::complete(&mut requirements);
+    uts_tunnel::dictionary::complete(&mut requirements);
     Ok(requirements)
 }
 
@@ -253,7 +251,7 @@ fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
 /// Lets the peer open this many flows, none of which holds much while nobody reads.
 fn make_room(config: &mut ConnectionConfig, flows_max: Option<u32>) {
     let Some(flows_max) = flows_max else { return };
-    let (first, most) = tunnel::FLOW_BYTES;
+    let (first, most) = uts_tunnel::FLOW_BYTES;
     config.flows_max = flows_max;
     (config.credit_bytes_initial, config.credit_bytes_max) = (first as u64, most as u64);
     (config.send_buffer_bytes, config.send_buffer_bytes_max) = (first, most);

@@ -15,14 +15,14 @@ use uts_cli::media::cutter::Cutter;
 use uts_cli::media::format::{PACKET_BYTES, PACKETS_MAX, SYNC};
 use uts_cli::media::wire::Asked;
 use uts_cli::perf;
-use uts_cli::resumed::memory::Memory;
-use uts_cli::resumed::wire::{Frame, read_frame};
-use uts_cli::resumed::{Hello, How};
 use uts_cli::target::Host;
 use uts_cli::tunnel::board::Board;
-use uts_cli::tunnel::datagrams::Beginning;
-use uts_cli::tunnel::wire::Opening;
-use uts_cli::tunnel::{Wants, associate, socks};
+use uts_tunnel::datagrams::Beginning;
+use uts_tunnel::resumed::memory::Memory;
+use uts_tunnel::resumed::wire::{Frame, read_frame};
+use uts_tunnel::resumed::{Hello, How};
+use uts_tunnel::wire::Opening;
+use uts_tunnel::{Wants, associate, socks};
 
 /// Memory that datagrams may hold before their flow is permitted.
 const EARLY_BYTES_MAX: usize = 16 << 10;

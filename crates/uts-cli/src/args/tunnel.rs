@@ -1,10 +1,10 @@
 //! Arguments of `uts tunnel` and `uts ctl`.
 
 use super::{ReachArgs, VerboseArgs, WantedArgs};
-use crate::tunnel::forward::Forward;
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
+use uts_tunnel::forward::Forward;
 
 /// Options of `uts tunnel`.
 #[derive(Clone, Debug, ClapArgs)]

@@ -7,7 +7,8 @@ use super::tunnel::server;
 use super::{Failure, bounded_log, interrupted, reach};
 use crate::args::{GroupArgs, GroupCommand, GroupRecvArgs, GroupSendArgs};
 use crate::link::{
-    Broken, ConnectOptions, Limits, Link, ListenOptions, Listener, ServerIdentity, Transport, key_exchange,
+    Broken, Carrying, ConnectOptions, Limits, Link, ListenOptions, Listener, ServerIdentity, Transport,
+    key_exchange,
 };
 use crate::media::board::Board;
 use crate::media::split;

@@ -9,7 +9,7 @@ use super::tunnel::server;
 use super::{Failure, bounded_log, interrupted, properties, reach};
 use crate::args::{CommonArgs, MediaArgs, MediaCommand};
 use crate::control::Control;
-use crate::link::{Broken, ConnectOptions, Link, Transport};
+use crate::link::{Broken, Carrying, ConnectOptions, Link, Transport};
 use crate::media::board::Board;
 use crate::media::place::Place;
 use crate::media::wire::{Role, check_name};

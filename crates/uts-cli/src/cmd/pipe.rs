@@ -3,10 +3,7 @@
 use super::tunnel::server;
 use super::{Failure, beside, bounded_log, interrupted, properties, reach};
 use crate::args::PipeArgs;
-use crate::link::{ConnectOptions, ExchangeStep, Link, LinkEvent, Transport};
-use crate::pipe;
-use crate::resumed::{Carrier, Client, How, Offers, Session, Step};
-use crate::stream::{self, Kind, REQUEST_MAX, Refused};
+use crate::link::{Carrying, ConnectOptions, ExchangeStep, Link, LinkEvent, Transport};
 use crate::target::Host;
 use crate::ui::Ui;
 use crate::ui::record::{Peer, Record};
@@ -23,6 +20,9 @@ use tokio::time::{Instant, timeout};
 use tracing::Level;
 use uts_end::output::{self, Output};
 use uts_files::Flows;
+use uts_tunnel::pipe;
+use uts_tunnel::resumed::{Carrier, Client, How, Offers, Session, Step};
+use uts_tunnel::stream::{self, Kind, REQUEST_MAX, Refused};
 
 /// Bytes that are read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -17,17 +17,12 @@ use super::{Failure, interrupted_or, properties};
 use crate::args::ServeArgs;
 pub use crate::confine::Confined;
 use crate::control::Control;
-use crate::dial::Budget;
 use crate::link::{
     self, Limits, Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport, TurnedAway,
 };
 use crate::media::hub::Hub;
 use crate::media::server::Client as MediaClient;
 use crate::perf;
-use crate::pipe::{Owner, Permitted, Pipes};
-use crate::resumed;
-use crate::tunnel::exit::{Exit, Judge};
-use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::bounded::Bounded;
 use crate::ui::log::{Filter, Log};
 use crate::ui::record::{Peer, Record};
@@ -56,6 +51,12 @@ use tokio::time::{Instant, timeout};
 use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
 use uts_files::{Client, Service};
 use uts_ledger::{Ledger, Payer};
+use uts_tunnel::dial::Budget;
+use uts_tunnel::exit::{Exit, Judge};
+use uts_tunnel::held::Places;
+use uts_tunnel::permit::Permits;
+use uts_tunnel::pipe::{Owner, Permitted, Pipes};
+use uts_tunnel::sockets::System;
 use uts_units::show;
 use watch::Watch;
 
@@ -144,7 +145,7 @@ pub(crate) async fn serve<T: Transport>(
 ) -> Result<(), Failure> {
     let args = &settings.args.clone();
     check(args)?;
-    tunnel::make_room_for_sockets();
+    uts_tunnel::make_room_for_sockets();
     let budget = uts_ledger::Budget::of_process();
     let has_sockets = !(args.pipe.is_empty() && args.forward.is_empty() && args.listen_forward.is_empty());
     let budget = if has_sockets && args.dir.is_some() { budget.with_files_and_sockets() } else { budget };
@@ -413,14 +414,14 @@ async fn serve_client<L: Link>(
             Offered::Tunnels(permits, places) => {
                 let judge = Judge::Server(permits.clone(), places.clone(), connection()?.peer_fingerprint());
                 let (ui, peer) = (ui.clone(), peer.clone());
-                let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "tunnel", line));
-                let exit = Exit::new(connection()?, judge, live.clone(), teller, budget);
+                let teller = uts_tunnel::Teller::new(move |line| ui.notice(Some(&peer), "tunnel", line));
+                let exit = Exit::new(connection()?, System, judge, live.clone(), teller, budget);
                 exit.serve().await.map_err(words)
             }
             Offered::Media(hub) => {
                 let (ui, peer) = (ui.clone(), peer.clone());
                 let owner = fingerprint.clone().unwrap_or_else(|| peer.host().to_owned());
-                let teller = tunnel::Teller::new(move |line| ui.notice(Some(&peer), "media", line));
+                let teller = uts_tunnel::Teller::new(move |line| ui.notice(Some(&peer), "media", line));
                 let (connection, budget) = (connection()?, &budget);
                 let client =
                     MediaClient { hub, connection, live: &live, budget, owner: &owner, teller: &teller };
@@ -439,7 +440,7 @@ async fn serve_client<L: Link>(
     };
     telling.abort();
     // T-16: what outlives a connection outlives its loss, and no end that was wanted.
-    let ends_all = served.is_err() || !resumed::is_lost(&link);
+    let ends_all = served.is_err() || !link.is_lost();
     if served.is_ok() && !matches!(offered, Offered::Perf(_)) {
         meter.sample();
     }
@@ -523,7 +524,7 @@ fn served(
 
 /// Where tunnels may lead, in words.
 fn forwards(args: &ServeArgs) -> String {
-    let list = |patterns: &[tunnel::permit::Pattern]| {
+    let list = |patterns: &[uts_tunnel::permit::Pattern]| {
         patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
     match (args.forward.is_empty(), args.listen_forward.is_empty()) {
@@ -565,6 +566,6 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         properties: properties(&args.wanted)?,
         qlog: args.log.dir(),
         silence_max: if args.pipe.is_empty() && !may_tunnel { Duration::ZERO } else { args.silence },
-        flows_max: may_tunnel.then_some(tunnel::FLOWS_MAX),
+        flows_max: may_tunnel.then_some(uts_tunnel::FLOWS_MAX),
     })
 }

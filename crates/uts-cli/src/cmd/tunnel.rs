@@ -5,18 +5,10 @@ use super::{Failure, beside, bounded_log, interrupted, properties, reach};
 use crate::args::TunnelArgs;
 use crate::config::Config;
 use crate::control::Control;
-use crate::dial::Budget;
-use crate::link::{Broken, ConnectOptions, ExchangeStep, Link, Transport};
-use crate::stream;
+use crate::link::{Broken, Carrying, ConnectOptions, ExchangeStep, Link, Transport};
 use crate::target::Host;
 use crate::tunnel::board::Board;
-use crate::tunnel::entry::{Entry, Socket};
-use crate::tunnel::exit::{Exit, Goal, Judge};
-use crate::tunnel::forward::{self, Forward};
-use crate::tunnel::live::{Live, Told};
-use crate::tunnel::permit::addresses_to_listen;
-use crate::tunnel::wire::{Asked, Opening};
-use crate::tunnel::{self, Teller, Wants};
+use crate::tunnel::streams::Told;
 use crate::ui::Ui;
 use crate::ui::record::Peer;
 use std::io;
@@ -29,6 +21,16 @@ use tokio::time::{sleep, timeout};
 use tracing::Level;
 use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
 use uts_ledger::{Ledger, Resource};
+use uts_tunnel::dial::Budget;
+use uts_tunnel::entry::{Entry, Socket};
+use uts_tunnel::exit::{Exit, Goal, Judge};
+use uts_tunnel::forward::{self, Forward};
+use uts_tunnel::live::Live;
+use uts_tunnel::permit::addresses_to_listen;
+use uts_tunnel::sockets::System;
+use uts_tunnel::stream;
+use uts_tunnel::wire::{Asked, Opening};
+use uts_tunnel::{Teller, Wants};
 
 /// Time between two requests for a port of the server that could not be had after a reconnection:
 /// it may be held by the connection that was lost, until the server knows that.
@@ -50,10 +52,10 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
         return Err(Failure::Usage(why.into()));
     }
     let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
-    options.service = tunnel::SERVICE;
+    options.service = uts_tunnel::SERVICE;
     options.silence_max = args.silence;
-    options.flows_max = Some(tunnel::FLOWS_MAX);
-    tunnel::make_room_for_sockets();
+    options.flows_max = Some(uts_tunnel::FLOWS_MAX);
+    uts_tunnel::make_room_for_sockets();
     let log = bounded_log(args.more.verbose, args.quiet)?;
     let run = Run::new(transport, args, host, options, log).await?;
     let interrupt = interrupted();
@@ -124,13 +126,14 @@ impl<'a, T: Transport> Run<'a, T> {
         let (now, connections) = watch::channel(None);
         let told = Told { ui: log.clone(), peer: server(&host), level: Level::DEBUG, audit: None };
         let live = Live::new(Arc::default(), told);
-        let room = Ledger::of(Resource::Requests, tunnel::CONNECTIONS_MAX, false);
+        let room = Ledger::of(Resource::Requests, uts_tunnel::CONNECTIONS_MAX, false);
         let ledger = Ledger::of_client(&uts_ledger::Budget::of_process());
         let mut listening = JoinSet::new();
         let (mut forwards, mut sockets) = (Vec::new(), Vec::new());
         for forward in args.local.iter().chain(&args.dynamic) {
             let addresses = addresses_to_listen(&forward.bind).map_err(Failure::Failed)?;
-            let socket = Socket::bind(forward.protocol, &addresses).await.map_err(Failure::Failed)?;
+            let socket =
+                Socket::bind(&System, forward.protocol, &addresses).await.map_err(Failure::Failed)?;
             let address = socket.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
             let wants = Arc::new(Wants::new(forward.properties.clone()));
             let (asked, to) = match &forward.goal {
@@ -244,8 +247,14 @@ impl<'a, T: Transport> Run<'a, T> {
         });
         let judge = Judge::Client(goals.collect());
         let (live, teller) = (self.board.live.clone(), self.teller.clone());
-        let exit =
-            Exit::new(connection.clone(), judge, live, teller, Budget(self.ledger.payer("the server")));
+        let exit = Exit::new(
+            connection.clone(),
+            System,
+            judge,
+            live,
+            teller,
+            Budget(self.ledger.payer("the server")),
+        );
         tasks.spawn(async move { drop(exit.serve().await) });
         for (number, forward) in self.args.remote.iter().enumerate() {
             let asked = Asked::Listen(forward.protocol, number as u16, forward.bind.clone());

@@ -8,10 +8,7 @@ use super::wire::Role;
 use super::{DELAY, LIFETIME, Way, millis};
 use crate::control::{Controlled, Request};
 use crate::link::Sentence;
-use crate::stream;
 use crate::tunnel::board::of_connection;
-use crate::tunnel::is_for_peer;
-use crate::tunnel::wire::put_properties;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +16,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use uts::{Connection, PlayoutFigures, RecvFlow, SendFlow};
+use uts_tunnel::is_for_peer;
+use uts_tunnel::stream;
+use uts_tunnel::wire::put_properties;
 
 /// A sender or a receiver of a stream.
 pub struct Board {

@@ -25,12 +25,12 @@ pub mod server;
 pub mod timeline;
 pub mod wire;
 
-use crate::stream::REQUEST_MAX;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Requirements};
 use uts_functions::Choice;
+use uts_tunnel::stream::REQUEST_MAX;
 
 /// Service that a client asks for in the handshake.
 pub const SERVICE: &str = "media";

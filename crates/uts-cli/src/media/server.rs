@@ -5,11 +5,6 @@ use super::queue::Queue;
 use super::timeline::Timeline;
 use super::wire::{Asked, Role};
 use super::{AHEAD_BYTES, LATENCY, LOOK_EVERY, WAITING_BYTES, Way, agreed, change, prepare, requests};
-use crate::dial::Budget;
-use crate::stream::{Kind, REQUEST_MAX, Refused, answer};
-use crate::tunnel::Teller;
-use crate::tunnel::live::{Carried, Live};
-use crate::tunnel::wire::read_properties;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +13,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, interval, timeout};
 use uts::{Chunk, Connection, FlowOptions, Function, RecvFlow, SendFlow, WriteError};
 use uts_ledger::{Charge, Resource};
+use uts_tunnel::Teller;
+use uts_tunnel::dial::Budget;
+use uts_tunnel::live::{Carried, Live};
+use uts_tunnel::stream::{Kind, REQUEST_MAX, Refused, answer};
+use uts_tunnel::wire::read_properties;
 
 /// The least that may wait for a receiver, where there is little room, in bytes.
 const WAITING_BYTES_MIN: usize = 128 << 10;

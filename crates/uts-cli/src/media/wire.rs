@@ -1,13 +1,13 @@
 //! Requests of a client: a byte 1 (the version), a byte that says what it wants (0 = to send, 1 =
 //! to receive), a byte of length and the name of the stream, and properties of what the server
-//! sends to it, as those of a tunnel ([`crate::tunnel::wire`]). An answer follows
-//! ([`crate::stream`]). Then, as often as the client likes, properties and an answer. (V-9)
+//! sends to it, as those of a tunnel ([`uts_tunnel::wire`]). An answer follows
+//! ([`uts_tunnel::stream`]). Then, as often as the client likes, properties and an answer. (V-9)
 
 use super::NAME_BYTES_MAX;
-use crate::stream::{put_text, read_text};
-use crate::tunnel::wire::{put_properties, read_properties};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use uts_tunnel::stream::{put_text, read_text};
+use uts_tunnel::wire::{put_properties, read_properties};
 
 const VERSION: u8 = 1;
 

@@ -6,6 +6,7 @@ use crate::ui::utc;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use uts_tunnel::live::Event;
 
 /// Pairs of a client and a place that are remembered. The one that was met longest ago makes room.
 const ROWS_MAX: usize = 1024;
@@ -36,20 +37,9 @@ struct Row {
     noted: u64,
 }
 
-/// Something that became of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    /// It has begun.
-    Reached,
-    /// It has ended, and has carried so many bytes from the client and to it.
-    Carried([u64; 2]),
-    /// It was refused.
-    Refused,
-}
-
 impl Audit {
     /// Notes a stream of a client, who is known by its key, or else by its address.
-    pub fn note(&self, peer: &Peer, place: &str, met: Met) {
+    pub fn note(&self, peer: &Peer, place: &str, event: Event<'_>) {
         let who = peer.key.as_deref().unwrap_or_else(|| peer.host()).to_owned();
         let key = (who, place.to_owned());
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,16 +52,16 @@ impl Audit {
         let (now, noted) = (utc(), kept.noted);
         let row = kept.rows.entry(key).or_insert_with(|| Row { first: now.clone(), ..Row::default() });
         (row.last, row.noted) = (now, noted);
-        match met {
-            Met::Reached => {
+        match event {
+            Event::Opened => {
                 row.reached += 1;
                 kept.totals[0] += 1;
             }
-            Met::Refused => {
+            Event::Refused(_) => {
                 row.refused += 1;
                 kept.totals[1] += 1;
             }
-            Met::Carried([came, went]) => {
+            Event::Closed { bytes: [came, went], .. } => {
                 row.bytes = [row.bytes[0].saturating_add(came), row.bytes[1].saturating_add(went)];
             }
         }
@@ -101,16 +91,18 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn places_are_counted_for_each_client_and_the_oldest_are_forgotten() {
         let audit = Audit::default();
+        let closed = Event::Closed { bytes: [3, 4], lasted: Duration::ZERO, why: "" };
         let known = Peer::client("192.0.2.1:5", Some("SHA256:x"), "tunnel");
         let other = Peer::client("192.0.2.2:5", None, "tunnel");
-        audit.note(&known, "a:1", Met::Reached);
-        audit.note(&known, "a:1", Met::Carried([3, 4]));
-        audit.note(&Peer { address: "192.0.2.9:7".into(), ..known.clone() }, "a:1", Met::Reached);
-        audit.note(&other, "b:2", Met::Refused);
+        audit.note(&known, "a:1", Event::Opened);
+        audit.note(&known, "a:1", closed);
+        audit.note(&Peer { address: "192.0.2.9:7".into(), ..known.clone() }, "a:1", Event::Opened);
+        audit.note(&other, "b:2", Event::Refused(""));
         let list = audit.list();
         let row = |n: usize| {
             let row = &list["audit"][n];
@@ -121,8 +113,8 @@ mod tests {
         assert_eq!(row(1), ("SHA256:x".into(), "a:1".into(), Some(2), Some(0)));
         assert_eq!((&list["audit"][1]["bytes_in"], &list["audit"][1]["bytes_out"]), (&json!(3), &json!(4)));
         for port in 0..2 * ROWS_MAX {
-            audit.note(&known, &format!("c:{port}"), Met::Refused);
-            audit.note(&known, "a:1", Met::Reached);
+            audit.note(&known, &format!("c:{port}"), Event::Refused(""));
+            audit.note(&known, "a:1", Event::Opened);
         }
         let list = audit.list();
         let rows = list["audit"].as_array().expect("rows");

@@ -1,17 +1,18 @@
 //! The tunnel that runs, as `uts ctl` looks at it and changes it.
 
-use super::live::Live;
-use super::wire::{Asked, Opening};
-use super::{Connections, Wants, is_for_peer};
+use super::streams;
 use crate::control::{Controlled, Request};
 use crate::host;
 use crate::link::Sentence;
-use crate::stream;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncWriteExt;
 use uts::{Connection, Direction};
+use uts_tunnel::live::Live;
+use uts_tunnel::stream;
+use uts_tunnel::wire::{Asked, Opening};
+use uts_tunnel::{Connections, Wants, is_for_peer};
 
 /// A tunnel, as it can be looked at and changed.
 pub struct Board {
@@ -80,7 +81,7 @@ impl Board {
             .map(|(name, to, wants)| json!({"name": name, "to": to, "properties": wants.all()}))
             .collect();
         json!({
-            "host": self.host, "connection": connection, "forwards": forwards, "carried": self.live.list(),
+            "host": self.host, "connection": connection, "forwards": forwards, "carried": streams::list(&self.live),
             "host_facts": host::list(), "bugs": crate::control::bugs(),
         })
     }

@@ -1,6 +1,6 @@
 //! A connection over UDP, as the program sees it.
 
-use crate::link::{Broken, ExchangeStep, Link, LinkEvent, STOPPING, Telemetry};
+use crate::link::{Broken, Carrying, ExchangeStep, Link, LinkEvent, Telemetry};
 use crate::ui::lines;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,10 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
-use uts::{
-    CloseReason, Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Stats, Time,
-    TraceKind,
-};
+use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Stats, Time, TraceKind};
 use uts_end::output;
 
 /// Time over which a rate is the mean.
@@ -84,13 +81,27 @@ impl UdpLink {
     }
 }
 
-impl Link for UdpLink {
+impl Carrying for UdpLink {
     type Flows = Connection;
 
     fn flows(&self) -> Arc<Connection> {
         self.connection.clone()
     }
 
+    fn hearing(&self) -> UnboundedReceiver<bool> {
+        self.connection.hearing()
+    }
+
+    fn broken(&self) -> Option<Broken> {
+        self.connection.broken()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.connection.is_lost()
+    }
+}
+
+impl Link for UdpLink {
     fn connection(&self) -> Option<Connection> {
         Some((*self.connection).clone())
     }
@@ -177,14 +188,6 @@ impl Link for UdpLink {
             }
         });
         Ok(())
-    }
-
-    fn broken(&self) -> Option<Broken> {
-        let reason = self.connection.close_reason()?;
-        // A server that is stopped may be started again.
-        let is_stopping = matches!(reason, CloseReason::Peer { code: STOPPING, .. });
-        let is_worth_retrying = is_stopping || reason.is_worth_retrying();
-        Some(Broken { why: reason.to_string(), is_worth_retrying })
     }
 
     async fn close(&self, code: u64, reason: &str) {

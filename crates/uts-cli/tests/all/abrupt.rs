@@ -77,7 +77,7 @@ fn what_a_client_says_before_it_resets_arrives() {
     for n in 0..20 {
         let mut client = tunnel.connect(0);
         client.write_all(&vec![n; REQUEST_BYTES]).expect("written");
-        while uts_end::transport::unacknowledged_bytes(&client).expect("asked") > 0 {
+        while uts_tunnel::sockets::unacknowledged_bytes(&client).expect("asked") > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("set");
@@ -107,7 +107,7 @@ fn a_slow_reader_has_all_that_was_said_before_a_reset() {
     let serving = std::thread::spawn(move || {
         stream.read_exact(&mut [0; 100]).expect("read");
         stream.write_all(&vec![7; ANSWER_BYTES]).expect("written");
-        while uts_end::transport::unacknowledged_bytes(&stream).expect("asked") > 0 {
+        while uts_tunnel::sockets::unacknowledged_bytes(&stream).expect("asked") > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
     });

@@ -9,8 +9,6 @@ pub mod tcp;
 pub mod udp;
 pub mod universal;
 
-pub use sockopt::unacknowledged_bytes;
-
 use crate::{Context, TransportSpec};
 use std::io;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! Options of sockets that no safe crate offers: `TCP_INFO`, `TCP_WINDOW_CLAMP`, `MPTCP_INFO`,
-//! `SIOCOUTQ`.
+//! Options of sockets that no safe crate offers: `TCP_INFO`, `TCP_WINDOW_CLAMP`, `MPTCP_INFO`.
 #![allow(unsafe_code, reason = "options and requests that neither rustix nor socket2 knows")]
 
 use core::ffi::c_int;
@@ -78,18 +77,6 @@ impl TcpInfo {
 pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = [0u8; TCP_INFO_BYTES];
     Ok(TcpInfo::parse(option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?))
-}
-
-/// Bytes that were written to a TCP socket, and that its peer's system has not acknowledged
-/// (`SIOCOUTQ`, tcp(7)).
-///
-/// # Errors
-/// Those of the operating system.
-pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
-    let mut bytes: c_int = 0;
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes one int.
-    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result == 0 { Ok(bytes.max(0) as u64) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Number of subflows that an MPTCP connection has now. `None` for TCP, and if the kernel does not

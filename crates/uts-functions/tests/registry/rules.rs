@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use uts_functions::Function;
 
 /// Crates that carry the specification out. The others may cite it, too.
-const CARRYING: [&str; 7] =
-    ["uts", "uts-cli", "uts-engine", "uts-files", "uts-functions", "uts-group", "uts-wire"];
+const CARRYING: [&str; 8] =
+    ["uts", "uts-cli", "uts-engine", "uts-files", "uts-functions", "uts-group", "uts-tunnel", "uts-wire"];
 
 /// Elliptic curves, whose names look like rules of `packets.md`.
 const CURVES: [&str; 2] = ["P-256", "P-384"];

@@ -5,7 +5,7 @@ use super::super::meter::Meter;
 use super::super::patience::Patience;
 use super::super::reach::named;
 use crate::args::CpArgs;
-use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
+use crate::link::{Broken, Carrying, ConnectOptions, Link, Telemetry, Transport};
 use crate::target::{Job, Outside};
 use crate::ui::{Clock, Done, Start, Ui};
 use std::fs::File;

@@ -38,7 +38,7 @@ fn side(args: &ExplainArgs, name: &str) -> Result<Side, Failure> {
     for (property, value) in profile(name).map_err(Failure::Usage)?.into_iter().chain(asked) {
         requirements.set(&property, &value).map_err(|error| Failure::Usage(error.to_string()))?;
     }
-    crate::dictionary::complete(&mut requirements);
+    uts_tunnel::dictionary::complete(&mut requirements);
     let selection = select(&requirements, &PathFacts::default(), &Library::local(), None)
         .map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
     Ok(Side { requirements, profile: selection.profile })

@@ -6,7 +6,6 @@ use crate::cmd::{Failure, beside, pipe};
 use crate::link::{ConnectOptions, ExchangeStep, Link, Transport};
 use crate::media::wire::{Asked, Role};
 use crate::media::{AHEAD_BYTES, LIFETIME, Way, agreed, millis, requests, split};
-use crate::stream::read_answer;
 use std::io;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::{Chunk, Connection, FlowOptions, Function, RecvFlow, SendFlow};
+use uts_tunnel::stream::read_answer;
 
 /// Time that the server may take to answer a request.
 const ANSWER_MAX: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use crate::link::Telemetry;
 #[cfg(feature = "metrics")]
 use crate::metrics::Figures;
 use crate::tunnel::audit::Audit;
-use crate::tunnel::live::{Live, Told};
+use crate::tunnel::streams::{self, Told};
 use crate::ui::record::Peer;
 use crate::ui::{Ui, lines};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Level;
 use uts_ledger::Ledger;
+use uts_tunnel::live::Live;
 
 /// Clients that are there.
 pub struct Clients {
@@ -154,7 +155,7 @@ impl Clients {
             .collect();
         let lost: Vec<_> = table.lost.iter().filter(|(_, live)| live.count() > 0).cloned().collect();
         drop(table);
-        let kept = |(peer, live): &(Peer, Arc<Live>)| json!({"address": peer.address, "key": peer.key, "carried": live.list()});
+        let kept = |(peer, live): &(Peer, Arc<Live>)| json!({"address": peer.address, "key": peer.key, "carried": streams::list(live)});
         let kept: Vec<Value> = lost.iter().map(kept).collect();
         let client = |(id, peer, live, seen, since): &(u64, Peer, Arc<Live>, Arc<dyn Seen>, Instant)| {
             let (now, bytes) = (seen.figures(), seen.content_bytes());
@@ -163,7 +164,7 @@ impl Clients {
                 "seconds": since.elapsed().as_secs(), "bytes_in": bytes[0], "bytes_out": bytes[1],
                 "rate_bps": now.rate_bps, "rtt_ms": now.rtt_ms, "loss": now.loss, "profile": now.profile,
                 "exchanges": now.exchanges, "last_exchange": seen.sentence().fields(),
-                "properties": seen.properties(), "carried": live.list(),
+                "properties": seen.properties(), "carried": streams::list(live),
             })
         };
         let clients: Vec<Value> = all.iter().map(client).collect();

@@ -7,14 +7,16 @@ use crate::args::ServeArgs;
 use crate::cmd::Failure;
 use crate::media::{self, hub::Hub};
 use crate::perf;
-use crate::pipe::{self, Permitted, Pipes};
-use crate::tunnel::{self, held::Places, permit::Permits};
 use std::ffi::OsString;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use uts::Services;
 use uts_files::{ServeOptions, Service};
 use uts_ledger::Ledger;
+use uts_tunnel::held::Places;
+use uts_tunnel::permit::Permits;
+use uts_tunnel::pipe::{self, Permitted, Pipes};
+use uts_tunnel::sockets::System;
 
 /// Takes one field over.
 type Take = fn(&mut ServeArgs, &ServeArgs);
@@ -105,7 +107,7 @@ impl Behind {
         }
         if !permits_of(args).is_empty() {
             let tunnels = Offered::Tunnels(self.permits.subscribe(), self.places.clone());
-            offer = offer.with(tunnel::SERVICE, tunnels);
+            offer = offer.with(uts_tunnel::SERVICE, tunnels);
         }
         if args.media {
             offer = offer.with(media::SERVICE, Offered::Media(self.media.clone()));
@@ -129,7 +131,7 @@ impl Running {
         let mut behind = Behind {
             ledger: ledger.clone(),
             permits: watch::Sender::new(Arc::new(permits_of(args))),
-            pipes: Pipes::new(permitted.subscribe(), args.silence),
+            pipes: Pipes::new(System, permitted.subscribe(), args.silence),
             permitted,
             files: None,
             places: Arc::default(),

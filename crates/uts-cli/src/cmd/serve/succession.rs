@@ -11,7 +11,6 @@
 //!    the server, too.
 
 use crate::control::TAKE_OVER;
-use crate::waits::until;
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -31,6 +30,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, interval, timeout};
 use uts::printable::words;
 use uts::{Handover, TakenOver, WORKERS_MAX};
+use uts_tunnel::waits::until;
 
 /// Words of the two.
 const GO: &str = "go";

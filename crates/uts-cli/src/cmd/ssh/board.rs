@@ -2,13 +2,13 @@
 
 use crate::control::{Controlled, Request, bugs};
 use crate::link::{Link, Telemetry};
-use crate::resumed::{Current, News, Session};
 use crate::udp::UdpLink;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uts_tunnel::resumed::{Current, News, Session};
 use uts_units::show;
 
 /// Time that the other end has to say that it is here.

@@ -10,7 +10,6 @@ use super::{ENDED, KEPT, PLAIN, Settings};
 use crate::args::SshArgs;
 use crate::cmd::{Failure, interrupted};
 use crate::control::Control;
-use crate::resumed::{How, Offers, Session, WINDOW_BYTES};
 use crate::ui::lines;
 use rustix::net::Shutdown;
 use std::fs::File;
@@ -24,6 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 use uts::{Identity, Trust};
 use uts_end::output::words;
+use uts_tunnel::resumed::{How, Offers, Session, WINDOW_BYTES};
 
 /// Time that ssh has to come for its connection, and how often it is looked whether it lives.
 const COME_MAX: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ pub async fn run(args: &SshArgs) -> Result<(), Failure> {
     };
     let mut options = uts::ConnectOptions::new(Trust::Pin(vec![place.fingerprint]));
     options.identity = Some(key.clone());
-    options.connection.service = crate::pipe::SERVICE.to_owned();
+    options.connection.service = uts_tunnel::pipe::SERVICE.to_owned();
     options.connection.requirements = uts::Requirements::bulk();
     options.connection.idle_timeout = args.silence;
     let session = Arc::new(Session::new(WINDOW_BYTES));

@@ -9,11 +9,7 @@ use crate::args::SshServerArgs;
 use crate::cmd::{Failure, interrupted, serve};
 use crate::confine::{Limits, confine};
 use crate::control::Control;
-use crate::dial::Budget;
-use crate::link::{Link, STOPPING};
-use crate::pipe::{self, Permitted, Service, read_request};
-use crate::resumed::{Begun, Carrier, Session, Sessions, WINDOW_BYTES};
-use crate::stream::{REQUEST_MAX, Refused, answer};
+use crate::link::{Carrying, Link, STOPPING};
 use crate::udp::UdpLink;
 use crate::ui::lines;
 use std::fs::{self, File};
@@ -30,6 +26,11 @@ use uts::{AuthorizedKeys, ClientAuth, Fingerprint, Identity, Listener, NO_SUCH_S
 use uts_end::output::words;
 use uts_files::Flows;
 use uts_ledger::{Charge, Ledger};
+use uts_tunnel::dial::Budget;
+use uts_tunnel::pipe::{self, Permitted, Service, read_request};
+use uts_tunnel::resumed::{Begun, Carrier, Session, Sessions, WINDOW_BYTES};
+use uts_tunnel::sockets::System;
+use uts_tunnel::stream::{REQUEST_MAX, Refused, answer};
 
 /// Most connections at once: the client has one, and another in place of one that is lost.
 const CONNECTIONS_MAX: usize = 8;
@@ -183,7 +184,7 @@ impl Desk {
         let Some(begun) = self.sessions.take((&asked.service, ""), &hello, carrier, name).await else {
             return;
         };
-        match pipe::connect(&self.permitted, &asked.service, &self.budget).await {
+        match pipe::connect(&System, &self.permitted, &asked.service, &self.budget).await {
             Ok((service, charge)) => drop(self.begins.send((begun, service, charge)).await),
             Err(refused) => begun.refuse(&refused).await,
         }

@@ -6,7 +6,6 @@ use super::board::Board;
 use super::login::{Login, Pipe, Wrong};
 use super::{SERVICE, TCP, UDP};
 use crate::link::{Broken, Link};
-use crate::resumed::{Carrier, Client, Current, Lost, News, Offers, PAUSE_MAX, PAUSE_MIN, Session, Step};
 use crate::udp::UdpLink;
 use std::io;
 use std::pin::Pin;
@@ -17,6 +16,9 @@ use tokio::io::{AsyncRead, BufReader, ReadBuf, Take};
 use tokio::process::{Child, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
+use uts_tunnel::resumed::{
+    Carrier, Client, Current, Lost, News, Offers, PAUSE_MAX, PAUSE_MIN, Session, Step,
+};
 use uts_units::show;
 
 /// Knowledge of UDP.

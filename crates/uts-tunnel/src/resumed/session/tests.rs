@@ -2,6 +2,7 @@ use super::*;
 use crate::pipe;
 use crate::resumed::client::{Turn, introduce};
 use crate::resumed::{Hello, Sessions, Ticket, WINDOW_BYTES};
+use crate::sockets::reset;
 use crate::stream::read_answer;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -112,7 +113,7 @@ impl Pair {
             let (from, to) = application.split();
             let ended = session.run(from, to, &mut offers, SILENCE, |_| {}).await;
             if ended != Ok(How::Orderly) {
-                crate::stream::reset(application);
+                reset(application);
             }
             ended
         })
@@ -259,7 +260,7 @@ async fn the_end_of_an_application_that_fails_is_a_reset_at_the_other_end() {
     far.write_all(b"last words").await.expect("written");
     near.write_all(b"x").await.expect("written");
     far.read_exact(&mut [0]).await.expect("carried");
-    crate::stream::reset(far);
+    reset(far);
     let mut heard = Vec::new();
     let error = near.read_to_end(&mut heard).await.expect_err("no end in order");
     assert_eq!((error.kind(), &heard[..]), (io::ErrorKind::ConnectionReset, &b"last words"[..]));

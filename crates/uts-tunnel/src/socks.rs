@@ -1,13 +1,12 @@
 //! SOCKS5 (RFC 1928) for programs of this host: CONNECT and UDP ASSOCIATE without authentication.
 
-use super::forward::Place;
+use crate::forward::Place;
 use crate::stream::{Kind, REQUEST_MAX, Refused};
 use fast_socks5::server::{Socks5ServerProtocol, SocksServerError, states};
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Request of a program.
@@ -20,7 +19,7 @@ pub enum Request {
 }
 
 /// A program that has said what it wants, and waits for the answer.
-pub struct Waiting<S = TcpStream>(Socks5ServerProtocol<S, states::CommandRead>);
+pub struct Waiting<S>(Socks5ServerProtocol<S, states::CommandRead>);
 
 /// Hears what a program wants. What is no SOCKS5 is closed.
 ///

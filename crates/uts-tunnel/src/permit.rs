@@ -1,8 +1,8 @@
 //! Where clients of a server may connect and listen: only what is named, and nothing by default.
 
-use super::forward::{BIND, HOST_BYTES_MAX, Place, Protocol, fields};
-use super::near::is_near;
 use crate::dial::{self, Budget};
+use crate::forward::{BIND, HOST_BYTES_MAX, Place, Protocol, fields};
+use crate::near::is_near;
 use crate::stream::Refused;
 use std::fmt;
 use std::io;

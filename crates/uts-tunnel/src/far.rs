@@ -6,9 +6,9 @@
 //! comes after a while goes to the next address, and to the first again, for good, if none has
 //! answered. Once anything has come back, it stays at that.
 
-use super::datagrams::DATAGRAM_BYTES_MAX;
-use super::exit::Way;
+use crate::datagrams::DATAGRAM_BYTES_MAX;
 use crate::dial;
+use crate::exit::Way;
 use crate::stream::{Kind, Refused};
 use bytes::Bytes;
 use std::io;

@@ -6,26 +6,23 @@
 //! byte that says of which kind the reason is ([`Kind`]), and the stream ends. Ends that do not
 //! know the byte have stopped reading by then. (V-2)
 
+use crate::sockets::{LINGER, Resetting, Tcp};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep};
-use uts_end::transport::unacknowledged_bytes;
 use uts_files::WriteShared;
 
 /// Bytes that are read at once, while much comes, and at first.
 const CHUNK_BYTES: usize = 32 << 10;
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 
-/// Bytes that may wait in a flow to leave, if there is room, and if there is little.
+/// Bytes that may wait in a flow to leave, if there is room.
 pub const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes that may wait in a flow to leave, if there is little room.
 pub const AHEAD_BYTES_MIN: usize = 8 << 10;
 
 /// Time that a client may take to say what it wants, and a service to answer.
@@ -198,8 +195,10 @@ trait Taker: AsyncWrite + Unpin {
     fn takes(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// A socket holds no more than the system lets it.
-impl Taker for WriteHalf<'_> {
+/// A socket, which holds no more than the system lets it.
+struct Plain<S>(S);
+
+impl<S: AsyncWrite + Send + Unpin> Taker for Plain<S> {
     async fn takes(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -214,19 +213,7 @@ impl<S: WriteShared> Taker for Granting<'_, S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Granting<'_, S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0).poll_write(cx, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_shutdown(cx)
-    }
-}
+write_through!(Plain<S>, Granting<'_, S>);
 
 /// Copies what comes until its end, which is passed on. What has come is passed on before more is
 /// waited for. `watch` is told of each piece before it is written: where to, how many bytes, and
@@ -273,37 +260,39 @@ async fn pass<W: Taker>(
 /// Those of both ends.
 ///
 /// `ahead_bytes`: what may wait in the flow to leave. The rest waits in the socket.
-pub async fn join<S: WriteShared, R: AsyncRead + Unpin>(
-    socket: impl Into<Resetting>,
+pub async fn join<T: Tcp, S: WriteShared, R: AsyncRead + Unpin>(
+    mut socket: Resetting<T>,
     (send, recv): (&mut S, &mut R),
     ahead_bytes: usize,
     ahead: &[u8],
     mut on_sent: impl FnMut(&S, usize, Duration),
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
-    // Keystrokes are not to wait for each other. Without it they only come later.
-    let mut held: Resetting = socket.into();
-    let _ = held.socket.set_nodelay(true);
-    let (mut from, mut to) = held.split();
+    // Keystrokes are not to wait for each other.
+    socket.socket().send_at_once();
     let progress = Progress::default();
-    let outward = async {
-        send.write_all(ahead).await.map_err(Broken::Unwritten)?;
-        let on_sent = |to: &Granting<'_, S>, bytes, waited| on_sent(&*to.0, bytes, waited);
-        pass(&mut from, &mut Granting(send, ahead_bytes), on_sent, &progress).await
+    let ended = {
+        let (mut from, to) = socket.socket().split();
+        let mut to = Plain(to);
+        let outward = async {
+            send.write_all(ahead).await.map_err(Broken::Unwritten)?;
+            let on_sent = |to: &Granting<'_, S>, bytes, waited| on_sent(&*to.0, bytes, waited);
+            pass(&mut from, &mut Granting(send, ahead_bytes), on_sent, &progress).await
+        };
+        let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress);
+        both(outward, inward, &progress).await
     };
-    let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes), &progress);
-    let (error, is_alive) = match both(outward, inward, &progress).await {
+    match ended {
         Ok(()) => {
-            held.has_ended = true;
-            return Ok(());
+            socket.end();
+            Ok(())
         }
-        Err(Ended::Socket(error)) => (error, false),
-        Err(Ended::Flow(error)) => (error, true),
-    };
-    if is_alive {
-        drain(&held.socket).await;
+        Err(Ended::Socket(error)) => Err(error),
+        Err(Ended::Flow(error)) => {
+            socket.reset().await;
+            Err(error)
+        }
     }
-    Err(error)
 }
 
 /// Which end has failed.
@@ -351,88 +340,6 @@ async fn both(
     }
 }
 
-/// Waits until the peer of a socket has what was written to it: a reset would overtake it. A peer
-/// that takes nothing for [`LINGER`] does not want it.
-async fn drain(socket: &TcpStream) {
-    let mut left = u64::MAX;
-    let (mut pause, mut since) = (DRAIN_PAUSE_MIN, Instant::now());
-    while let Ok(now @ 1..) = unacknowledged_bytes(socket) {
-        if now < left {
-            (left, since) = (now, Instant::now());
-        }
-        // Who has read an error has taken it; then there is no peer.
-        let is_broken = !matches!(socket.take_error(), Ok(None)) || socket.peer_addr().is_err();
-        if is_broken || since.elapsed() >= LINGER {
-            return;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(DRAIN_PAUSE_MAX);
-    }
-}
-
-/// Time after which an end that takes nothing of what was said before an abrupt end does not want
-/// it.
-const LINGER: Duration = Duration::from_secs(30);
-
-/// A socket's queue is looked at again after this long at first, and at last. The system does not
-/// say when it becomes empty.
-const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
-const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
-
-/// Has a socket reset when it is dropped: who is at its other end must not take half of something
-/// for the whole.
-pub fn reset(socket: TcpStream) {
-    drop(Resetting::new(socket));
-}
-
-/// A socket that is reset when it is dropped, unless it has ended in order.
-pub struct Resetting {
-    socket: TcpStream,
-    has_ended: bool,
-}
-
-impl From<TcpStream> for Resetting {
-    fn from(socket: TcpStream) -> Resetting {
-        Resetting::new(socket)
-    }
-}
-
-impl Resetting {
-    /// A socket that is in use.
-    pub fn new(socket: TcpStream) -> Resetting {
-        Resetting { socket, has_ended: false }
-    }
-
-    /// The socket itself.
-    pub fn socket(&mut self) -> &mut TcpStream {
-        &mut self.socket
-    }
-
-    /// Both its ways.
-    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
-        self.socket.split()
-    }
-
-    /// Both directions have ended in order.
-    pub fn end(mut self) {
-        self.has_ended = true;
-    }
-
-    /// Resets it behind what was written to it.
-    pub async fn reset(self) {
-        drain(&self.socket).await;
-    }
-}
-
-impl Drop for Resetting {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            // If it cannot be set, the socket ends as others do.
-            let _ = socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
-        }
-    }
-}
-
 /// Priority of a flow, by what goes into it: typing goes first, bulk comes later.
 #[derive(Debug, Default)]
 pub struct Pace {
@@ -468,7 +375,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
+    use crate::sockets::unacknowledged_bytes;
+    use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
     async fn answers_are_read_as_they_were_written() {
@@ -527,7 +435,7 @@ mod tests {
         let joined = tokio::spawn(async move {
             let (mut sent, mut received) = (0, 0);
             join(
-                inner,
+                Resetting::new(inner),
                 (&mut send, &mut recv),
                 AHEAD_BYTES,
                 &[],
@@ -562,7 +470,9 @@ mod tests {
         let whole = io::Cursor::new(vec![7; 20 << 20]);
         let mut recv = whole.chain(fails());
         let joined = tokio::spawn(async move {
-            join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await.unwrap_err();
+            join(Resetting::new(inner), (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {})
+                .await
+                .unwrap_err();
         });
         let mut got = Vec::new();
         let error = outer.read_to_end(&mut got).await.unwrap_err();
@@ -580,8 +490,15 @@ mod tests {
                 let (near, far) = tokio::io::duplex(100_000);
                 let (mut recv, mut send) = tokio::io::split(near);
                 let joined = tokio::spawn(async move {
-                    let ended =
-                        join(inner, (&mut send, &mut recv), AHEAD_BYTES, &[], |_, _, _| {}, |_| {}).await;
+                    let ended = join(
+                        Resetting::new(inner),
+                        (&mut send, &mut recv),
+                        AHEAD_BYTES,
+                        &[],
+                        |_, _, _| {},
+                        |_| {},
+                    )
+                    .await;
                     // The flow would be reset, and not end.
                     drop((send, recv));
                     ended
@@ -598,7 +515,7 @@ mod tests {
                     // What the other side's system does not have yet, its own throws away.
                     while unacknowledged_bytes(&service).unwrap() > 0 {
                         #[expect(clippy::disallowed_methods, reason = "the system does not say when")]
-                        std::thread::sleep(DRAIN_PAUSE_MIN);
+                        std::thread::sleep(Duration::from_millis(1));
                     }
                 });
                 let mut got = Vec::new();

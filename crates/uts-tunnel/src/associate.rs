@@ -7,18 +7,18 @@
 //! that the program has named (RFC 1928 section 6), or from the first that sends. Many programs
 //! name the place that they will send to instead, so that nothing ever comes from there.
 
-use super::Connections;
-use super::addressed::{Addressed, Origin};
-use super::datagrams::{DATAGRAM_BYTES_MAX, Leading, Local, Senders, enter};
-use super::entry::Entry;
-use super::forward::{Place, Protocol};
-use super::socks::{self, Waiting};
-use super::wire::Asked;
+use crate::Connections;
+use crate::addressed::{Addressed, Origin};
+use crate::datagrams::{DATAGRAM_BYTES_MAX, Leading, Local, Senders, enter};
+use crate::entry::Entry;
+use crate::forward::{Place, Protocol};
+use crate::sockets::Tcp;
+use crate::socks::{self, Waiting};
 use crate::stream::Refused;
+use crate::wire::Asked;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use uts::printable::words;
 
 /// Carries the datagrams of a program, which has connected to `at` from `from`, and says that it
@@ -26,9 +26,9 @@ use uts::printable::words;
 ///
 /// # Errors
 /// Why there was no association, in one line.
-pub async fn carry(
+pub async fn carry<T: Tcp>(
     entry: &Arc<Entry>,
-    waiting: Waiting,
+    waiting: Waiting<T>,
     [at, from]: [SocketAddr; 2],
     port: u16,
     connections: Connections,
@@ -55,7 +55,7 @@ pub async fn carry(
 }
 
 /// Waits for the end of a connection in which nothing is expected any more.
-async fn until_closed(mut held: TcpStream) {
+async fn until_closed(mut held: impl Tcp) {
     // However it ends, it is over.
     let _ = tokio::io::copy(&mut held, &mut tokio::io::sink()).await;
 }

@@ -20,7 +20,7 @@ mod session;
 mod sessions;
 pub mod wire;
 
-pub use client::{Client, Current, PAUSE_MAX, PAUSE_MIN, Step, is_lost};
+pub use client::{Client, Current, PAUSE_MAX, PAUSE_MIN, Step};
 pub use session::{Lost, News, Offer, Offers, Session, Taker};
 pub use sessions::{Begun, Sessions};
 pub use wire::{Hello, How, Ticket};
@@ -28,7 +28,6 @@ pub use wire::{Hello, How, Ticket};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use uts_files::WriteShared;
 
@@ -84,27 +83,4 @@ impl<S: WriteShared> Sending for Granting<S> {
 
 impl<S: AsyncWrite + Send + Unpin> Sending for Plain<S> {}
 
-macro_rules! write_through {
-    ($name:ident) => {
-        impl<S: AsyncWrite + Unpin> AsyncWrite for $name<S> {
-            fn poll_write(
-                mut self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                data: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                Pin::new(&mut self.0).poll_write(cx, data)
-            }
-
-            fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.0).poll_flush(cx)
-            }
-
-            fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.0).poll_shutdown(cx)
-            }
-        }
-    };
-}
-
-write_through!(Granting);
-write_through!(Plain);
+write_through!(Granting<S>, Plain<S>);

@@ -5,14 +5,14 @@
 //! it is the lookup that holds its place in the budget, not the wait for it. Addresses that are
 //! written out need none.
 
+use crate::sockets::Sockets;
 use crate::stream::{Kind, REQUEST_MAX, Refused};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
+use uts::printable::words;
 use uts::race::{Lost, in_turns, race};
-use uts_end::output::words;
 use uts_ledger::{Charge, Payer, Resource};
 
 /// Addresses of a name that are tried: each attempt holds a socket.
@@ -63,14 +63,18 @@ pub fn not_found(why: String) -> Refused {
 ///
 /// # Errors
 /// The kind that says most, and the words of the system.
-pub async fn connect(addresses: &[SocketAddr], budget: &Budget) -> Result<TcpStream, (Kind, String)> {
+pub async fn connect<S: Sockets>(
+    sockets: &S,
+    addresses: &[SocketAddr],
+    budget: &Budget,
+) -> Result<S::Tcp, (Kind, String)> {
     // One socket has been charged. Where there is no room for more, only the first is tried.
     let others = addresses.len().min(ADDRESSES_MAX).saturating_sub(1);
     let side_by_side = budget.0.charge_up_to(Resource::Sockets, 1, others.max(1));
     let tried = 1 + side_by_side.as_ref().map_or(0, Charge::amount);
     let addresses = &addresses[..addresses.len().min(tried)];
     let attempt = async |address| {
-        let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
+        let connected = timeout(REQUEST_MAX, sockets.connect(address)).await;
         connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     };
     let failed = match race(addresses, sleep, attempt, |_: &io::Error| false).await {

@@ -3,15 +3,15 @@
 
 use super::{Asked, Permitted, WINDOW_BYTES, read_request};
 use crate::dial::{self, Budget};
+use crate::live::Live;
 use crate::resumed::{Begun, Carrier, News, Session, Sessions};
+use crate::sockets::{Resetting, Sockets, System, Tcp};
 use crate::stream::{AHEAD_BYTES, AHEAD_BYTES_MIN, Kind, REQUEST_MAX, Refused, answer, join};
-use crate::tunnel::live::Live;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -26,7 +26,8 @@ const STREAMS_MAX: usize = 100;
 const KEPT_MAX: usize = 256;
 
 /// Services of a server, and the streams to them that outlive what carries them.
-pub struct Pipes {
+pub struct Pipes<S = System> {
+    sockets: S,
     permitted: watch::Receiver<Arc<Permitted>>,
     sessions: Arc<Sessions<Arc<Live>>>,
     running: Mutex<JoinSet<()>>,
@@ -44,10 +45,17 @@ pub struct Owner {
     pub live: Arc<Live>,
 }
 
-impl Pipes {
-    /// Services as they are at a time. A stream is kept for `silence` without a carrier.
-    pub fn new(permitted: watch::Receiver<Arc<Permitted>>, silence: Duration) -> Arc<Pipes> {
-        Arc::new(Pipes { permitted, sessions: Sessions::new(KEPT_MAX), running: Mutex::default(), silence })
+impl<S: Sockets> Pipes<S> {
+    /// Services as they are at a time, which are met by these sockets. A stream is kept for
+    /// `silence` without a carrier.
+    pub fn new(sockets: S, permitted: watch::Receiver<Arc<Permitted>>, silence: Duration) -> Arc<Self> {
+        Arc::new(Pipes {
+            sockets,
+            permitted,
+            sessions: Sessions::new(KEPT_MAX),
+            running: Mutex::default(),
+            silence,
+        })
     }
 
     /// Serves the flows of a client until its connection ends.
@@ -99,7 +107,7 @@ impl Pipes {
                 self.begin(begun, &permitted, &service, hello.silence(), owner).await;
                 return Ok(());
             }
-            Ok(asked) => connect(&permitted, &asked.service, &owner.budget).await,
+            Ok(asked) => connect(&self.sockets, &permitted, &asked.service, &owner.budget).await,
             Err(error) => Err(Refused::absent(error.to_string())),
         };
         let held = owner.budget.0.charge_up_to(Resource::Memory, AHEAD_BYTES_MIN, AHEAD_BYTES);
@@ -122,7 +130,8 @@ impl Pipes {
         let on_received = |bytes| {
             carried.received.fetch_add(bytes as u64, Relaxed);
         };
-        let joined = join(service, (&mut send, &mut recv), held.amount(), &[], on_sent, on_received);
+        let joined =
+            join(Resetting::new(service), (&mut send, &mut recv), held.amount(), &[], on_sent, on_received);
         entered.carry(joined).await
     }
 
@@ -176,7 +185,7 @@ impl Pipes {
         permitted: &Permitted,
         name: &str,
         budget: &Budget,
-    ) -> Result<(TcpStream, Charge, Session), Refused> {
+    ) -> Result<(S::Tcp, Charge, Session), Refused> {
         loop {
             let found = async {
                 // What is not permitted is refused for that alone.
@@ -184,7 +193,7 @@ impl Pipes {
                 let session = Session::paid(WINDOW_BYTES, &budget.0);
                 let session =
                     session.map_err(|full| Refused { kind: Kind::NotKept, why: full.to_string() })?;
-                let (service, socket) = connect(permitted, name, budget).await?;
+                let (service, socket) = connect(&self.sockets, permitted, name, budget).await?;
                 Ok((service, socket, session))
             };
             match found.await {
@@ -201,7 +210,7 @@ fn no_room(full: &uts_ledger::Refused) -> Refused {
 }
 
 /// A stream as it is listed: its service, and where that is.
-fn names_of(name: String, service: &TcpStream) -> [String; 3] {
+fn names_of(name: String, service: &impl Tcp) -> [String; 3] {
     let place = service.peer_addr().map_or_else(|_| name.clone(), |address| format!("{name} ({address})"));
     [name, String::new(), place]
 }
@@ -210,11 +219,12 @@ fn names_of(name: String, service: &TcpStream) -> [String; 3] {
 ///
 /// # Errors
 /// One for the client.
-pub async fn connect(
+pub async fn connect<S: Sockets>(
+    sockets: &S,
     permitted: &Permitted,
     name: &str,
     budget: &Budget,
-) -> Result<(TcpStream, Charge), Refused> {
+) -> Result<(S::Tcp, Charge), Refused> {
     let (host, port) = permitted.address(name).map_err(Refused::absent)?;
     let socket = budget.socket().map_err(|full| no_room(&full))?;
     // Where it is, is not for the client to know.
@@ -223,6 +233,6 @@ pub async fn connect(
         let late = if error.kind() == io::ErrorKind::TimedOut { " in time" } else { "" };
         silent(Kind::HostUnreachable, format!("its host is not found{late}"))
     })?;
-    let connected = dial::connect(&found, budget).await;
+    let connected = dial::connect(sockets, &found, budget).await;
     connected.map(|service| (service, socket)).map_err(|(kind, why)| silent(kind, why))
 }

@@ -3,14 +3,14 @@
 use super::session::{Lost, News, Offer, Offers, Session, Stand, Taker, offers};
 use super::wire::How;
 use super::{Carrier, Hello};
-use crate::stream::{self, Refused, Resetting, answer};
+use crate::sockets::{Resetting, Tcp};
+use crate::stream::{self, Refused, answer};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use uts_ledger::Charge;
@@ -185,18 +185,18 @@ impl<W> Begun<W> {
     /// See [`Session::run`]. [`Lost`] as well if it has made room for another.
     pub async fn run(
         mut self,
-        service: TcpStream,
+        service: impl Tcp,
         session: &Session,
         silence: Duration,
         mut told: impl FnMut(News<W>),
         moved: impl Fn([usize; 2]),
     ) -> Result<How, Lost> {
-        // Keystrokes are not to wait for each other. Without it they only come later.
-        let _ = service.set_nodelay(true);
+        // Keystrokes are not to wait for each other.
+        service.send_at_once();
         let mut service = Resetting::new(service);
         let state = self.state.clone();
         let ended = {
-            let (from, to) = service.split();
+            let (from, to) = service.socket().split();
             let (from, to) =
                 (Counted(from, |bytes| moved([bytes, 0])), Counted(to, |bytes| moved([0, bytes])));
             let told = |news| {

@@ -4,7 +4,7 @@
 //! is freed much sooner, when the client does not answer. One that was only out of reach asks for
 //! the port again.
 
-use super::forward::Protocol;
+use crate::forward::Protocol;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

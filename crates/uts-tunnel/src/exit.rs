@@ -1,14 +1,15 @@
 //! The end that connects further what has arrived at the other end, where that is permitted.
 
-use super::entry::{Entry, Socket};
-use super::forward::{Place, Protocol};
-use super::held::{DOUBT_MAX, Holding, LOOK_EVERY, Places};
-use super::live::Live;
-use super::permit::Permits;
-use super::wire::{Asked, Opening};
-use super::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams};
 use crate::dial::{self, Budget};
+use crate::entry::{Entry, Socket};
+use crate::forward::{Place, Protocol};
+use crate::held::{DOUBT_MAX, Holding, LOOK_EVERY, Places};
+use crate::live::Live;
+use crate::permit::Permits;
+use crate::sockets::{Resetting, Sockets, System, Tcp};
 use crate::stream::{self, Kind, REQUEST_MAX, Refused};
+use crate::wire::{Asked, Opening};
+use crate::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams};
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use uts_ledger::{Charge, Ledger, Payer, Resource};
 const OPENING_BYTES_MAX: usize = 16 << 10;
 
 /// Time that it may take to find and to connect a place: the end that asks waits a little longer
-/// ([`super::entry::WAIT_MAX`]), and hears why it was not connected.
+/// ([`crate::entry::WAIT_MAX`]), and hears why it was not connected.
 const ANSWER_MAX: Duration = Duration::from_secs(25);
 
 /// Where what a peer asks for may lead.
@@ -53,8 +54,9 @@ pub struct Goal {
 }
 
 /// An end of one connection, as its peer's flows meet it.
-pub struct Exit {
+pub struct Exit<S = System> {
     connection: Connection,
+    sockets: S,
     judge: Judge,
     live: Arc<Live>,
     teller: Arc<Teller>,
@@ -81,10 +83,11 @@ pub(super) struct Way {
     pub wants: Arc<Wants>,
 }
 
-impl Exit {
-    /// An end of this connection.
+impl<S: Sockets> Exit<S> {
+    /// An end of this connection, which meets programs by these sockets.
     pub fn new(
         connection: Connection,
+        sockets: S,
         judge: Judge,
         live: Arc<Live>,
         teller: Arc<Teller>,
@@ -92,6 +95,7 @@ impl Exit {
     ) -> Arc<Self> {
         Arc::new(Exit {
             connection,
+            sockets,
             judge,
             live,
             teller,
@@ -233,11 +237,12 @@ impl Exit {
             let asking = way.wants.options(&self.connection, Protocol::Tcp);
             let asking = asking.and_then(|asking| asking.apply(send).map(|()| asking));
             let asking = asking.map_err(Refused::absent)?;
-            let socket = dial::connect(&way.addresses, &self.budget).await.map_err(|(kind, why)| {
-                let refused = Refused { kind, why: format!("{} does not answer: {why}", way.to) };
-                self.tell(&way.name, &refused);
-                refused
-            })?;
+            let socket =
+                dial::connect(&self.sockets, &way.addresses, &self.budget).await.map_err(|(kind, why)| {
+                    let refused = Refused { kind, why: format!("{} does not answer: {why}", way.to) };
+                    self.tell(&way.name, &refused);
+                    refused
+                })?;
             Ok::<_, Refused>((way, asking, socket))
         });
         let late = || Refused { kind: Kind::TimedOut, why: "the place does not answer in time".to_owned() };
@@ -252,7 +257,7 @@ impl Exit {
             _ => way.to,
         };
         let entered = self.live.enter([way.name, way.from, to], Some((&self.connection, send.id())));
-        entered.join(socket, send, recv, &[], &asking).await.map(Ok)
+        entered.join(Resetting::new(socket), send, recv, &[], &asking).await.map(Ok)
     }
 
     /// Listens for the peer as long as the flow is open.
@@ -275,7 +280,8 @@ impl Exit {
                 Refused { kind: Kind::NoRoom, why }
             })?;
             let wants = wants_of_peer(self.connection.requirements_at_first(), properties)?;
-            let socket = bind(protocol, &addresses, places, *key).await.map_err(Refused::absent)?;
+            let socket =
+                bind(&self.sockets, protocol, &addresses, places, *key).await.map_err(Refused::absent)?;
             let address = socket.local_addr().map_err(|error| Refused::absent(words(&error)))?;
             let holding: Holding = places.hold(protocol, address, *key, &self.connection);
             Ok((socket, address, holding, room, wants))
@@ -326,20 +332,21 @@ impl Exit {
 
 /// Listens at the first of these places that can be had. Who holds one for the same key, and does
 /// not answer any more, makes room.
-async fn bind(
+async fn bind<S: Sockets>(
+    sockets: &S,
     protocol: Protocol,
     addresses: &[SocketAddr],
     places: &Places,
     key: Option<Fingerprint>,
-) -> Result<Socket, String> {
-    let mut bound = Socket::bind(protocol, addresses).await;
+) -> Result<Socket<S>, String> {
+    let mut bound = Socket::bind(sockets, protocol, addresses).await;
     let Some(_doubt) = bound.is_err().then(|| places.doubt(protocol, addresses, key)).flatten() else {
         return bound;
     };
     let until = Instant::now() + DOUBT_MAX;
     while bound.is_err() && Instant::now() < until {
         sleep(LOOK_EVERY).await;
-        bound = Socket::bind(protocol, addresses).await;
+        bound = Socket::bind(sockets, protocol, addresses).await;
     }
     bound
 }

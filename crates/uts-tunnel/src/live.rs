@@ -1,12 +1,9 @@
 //! Streams and datagrams that are carried at present, so that they can be looked at, ended, and
 //! told of when they have ended.
 
-use super::Asking;
-use super::audit::{Audit, Met};
-use crate::stream::{self, Pace, Resetting};
-use crate::ui::Ui;
-use crate::ui::record::{Peer, Record};
-use serde_json::{Value, json};
+use crate::Asking;
+use crate::sockets::{Resetting, Tcp};
+use crate::stream::{self, Pace};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,28 +12,39 @@ use std::time::Duration;
 use tokio::io::AsyncRead;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::Level;
 use uts::printable::words;
-use uts::{Connection, Direction, FlowId, SendFlow};
+use uts::{Connection, FlowId, SendFlow};
 
 /// All streams of one peer that are carried, or of a tunnel.
 #[derive(Default)]
 pub struct Live {
     next: Arc<AtomicU64>,
     carried: Mutex<BTreeMap<u64, Arc<Carried>>>,
-    told: Option<Told>,
+    observer: Option<Box<dyn Observer>>,
 }
 
-/// Where it is told what becomes of streams.
-pub struct Told {
-    /// The log.
-    pub ui: Arc<dyn Ui>,
-    /// The other end of the connection that carries them.
-    pub peer: Peer,
-    /// Weight of a stream that has ended, or was refused.
-    pub level: Level,
-    /// The account of a server.
-    pub audit: Option<Arc<Audit>>,
+/// Somebody who hears what becomes of streams.
+pub trait Observer: Send + Sync {
+    /// Something has become of a stream to a place.
+    fn on_stream(&self, place: &str, event: Event<'_>);
+}
+
+/// Something that becomes of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// It has begun.
+    Opened,
+    /// It was refused, and why.
+    Refused(&'a str),
+    /// It has ended.
+    Closed {
+        /// Bytes that came from the flow, and that went into it.
+        bytes: [u64; 2],
+        /// Time since it began.
+        lasted: Duration,
+        /// The reason of its end.
+        why: &'a str,
+    },
 }
 
 /// One of them.
@@ -54,8 +62,9 @@ pub struct Carried {
     /// Datagrams that the peer could not take, and that were given up.
     pub dropped: AtomicU64,
     /// The flow, if it can be looked at.
-    flow: Option<(Connection, FlowId)>,
-    since: Instant,
+    pub flow: Option<(Connection, FlowId)>,
+    /// Since when it is carried.
+    pub since: Instant,
     ends: Notify,
     /// The reason of its end, once that is known.
     why: Mutex<Option<String>>,
@@ -72,9 +81,9 @@ pub struct Entered {
 const ENDED: &str = "ended by the operator";
 
 impl Live {
-    /// Streams of a peer, numbered by `next`, of which is told.
-    pub fn new(next: Arc<AtomicU64>, told: Told) -> Arc<Live> {
-        Arc::new(Live { next, carried: Mutex::default(), told: Some(told) })
+    /// Streams of a peer, numbered by `next`, of which the observer hears.
+    pub fn new(next: Arc<AtomicU64>, observer: impl Observer + 'static) -> Arc<Live> {
+        Arc::new(Live { next, carried: Mutex::default(), observer: Some(Box::new(observer)) })
     }
 
     /// Lists a stream. `flow`: what carries it, if that can be looked at.
@@ -97,38 +106,24 @@ impl Live {
             why: Mutex::default(),
         });
         self.lock().insert(id, carried.clone());
-        let opened = Record { level: Level::DEBUG, step: "opened", place: &carried.to, ..Record::default() };
-        self.tell(opened);
-        self.note(&carried.to, Met::Reached);
+        self.tell(&carried.to, Event::Opened);
         Entered { live: Mutex::new(self.clone()), id, carried }
     }
 
     /// A stream to a place was refused.
     pub fn refused(&self, place: &str, why: &str) {
-        self.note(place, Met::Refused);
-        self.tell(Record { level: self.level(), step: "refused", place, line: why, ..Record::default() });
+        self.tell(place, Event::Refused(why));
     }
 
-    fn note(&self, place: &str, met: Met) {
-        if let Some((told, audit)) = self.told.as_ref().and_then(|told| Some((told, told.audit.as_ref()?))) {
-            audit.note(&told.peer, place, met);
+    fn tell(&self, place: &str, event: Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.on_stream(place, event);
         }
     }
 
-    fn level(&self) -> Level {
-        self.told.as_ref().map_or(Level::DEBUG, |told| told.level)
-    }
-
-    fn tell(&self, record: Record<'_>) {
-        if let Some(told) = &self.told {
-            told.ui.record(&Record { event: "stream", peer: Some(&told.peer), ..record });
-        }
-    }
-
-    /// All of them, in the order in which they began.
-    pub fn list(&self) -> Vec<Value> {
-        let all: Vec<(u64, Arc<Carried>)> = self.lock().iter().map(|(id, c)| (*id, c.clone())).collect();
-        all.iter().map(|(id, carried)| carried.describe(*id)).collect()
+    /// All of them, in the order in which they began, with their numbers.
+    pub fn all(&self) -> Vec<(u64, Arc<Carried>)> {
+        self.lock().iter().map(|(id, carried)| (*id, carried.clone())).collect()
     }
 
     /// Ends all of them.
@@ -160,23 +155,6 @@ impl Live {
 }
 
 impl Carried {
-    fn describe(&self, id: u64) -> Value {
-        let look = self.flow.as_ref();
-        let profile = |direction| {
-            let found =
-                look.and_then(|(of, flow)| of.inspect(|c| c.flow_profile(direction, *flow)).flatten());
-            found.map_or(Value::Null, |profile| profile.to_string().into())
-        };
-        let priority = look.and_then(|(of, flow)| of.inspect(|c| c.flow_priority(*flow)).flatten());
-        json!({
-            "id": id, "priority": priority, "forward": self.forward, "from": self.from, "to": self.to,
-            "flow": look.map(|(_, flow)| flow.0), "seconds": self.since.elapsed().as_secs(),
-            "bytes_sent": self.sent.load(Relaxed), "bytes_received": self.received.load(Relaxed),
-            "dropped": self.dropped.load(Relaxed),
-            "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
-        })
-    }
-
     /// Says why it ends, if that was not said before.
     pub fn because(&self, why: &str) {
         let mut said = self.why.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,9 +173,9 @@ impl Entered {
     ///
     /// # Errors
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
-    pub async fn join<R: AsyncRead + Unpin>(
+    pub async fn join<T: Tcp, R: AsyncRead + Unpin>(
         &self,
-        socket: impl Into<Resetting>,
+        socket: Resetting<T>,
         send: &mut SendFlow,
         recv: &mut R,
         ahead: &[u8],
@@ -268,15 +246,6 @@ impl Drop for Entered {
         carried.because("the connection has ended");
         let why = carried.why.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
         let bytes = [carried.received.load(Relaxed), carried.sent.load(Relaxed)];
-        live.note(&carried.to, Met::Carried(bytes));
-        live.tell(Record {
-            level: live.level(),
-            step: "closed",
-            place: &carried.to,
-            bytes: Some(bytes),
-            lasted: Some(carried.since.elapsed()),
-            line: &why,
-            ..Record::default()
-        });
+        live.tell(&carried.to, Event::Closed { bytes, lasted: carried.since.elapsed(), why: &why });
     }
 }

@@ -1,15 +1,16 @@
 //! The end at which connections arrive: each is given a flow, and the other end connects it
 //! further.
 
-use super::addressed::Addressed;
-use super::forward::Protocol;
-use super::live::{Entered, Live};
-use super::socks::{self, Request, Waiting};
-use super::wire::{Asked, Opening};
-use super::{Asking, Connections, Teller, Wants, associate, datagrams};
+use crate::addressed::Addressed;
 use crate::dial::Budget;
+use crate::forward::Protocol;
 use crate::link::STOPPING;
-use crate::stream::{self, Kind, Refused, Resetting};
+use crate::live::{Entered, Live};
+use crate::sockets::{self, Listener, Resetting, Sockets, System, Tcp};
+use crate::socks::{self, Request, Waiting};
+use crate::stream::{self, Kind, Refused};
+use crate::wire::{Asked, Opening};
+use crate::{Asking, Connections, Teller, Wants, associate, datagrams};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 use uts::printable::{self, words};
@@ -56,23 +56,27 @@ pub struct Entry {
 }
 
 /// Socket that is listened at.
-pub enum Socket {
+pub enum Socket<S: Sockets = System> {
     /// Connections arrive.
-    Tcp(TcpListener),
+    Tcp(S::Listener),
     /// Datagrams arrive.
     Udp(Addressed),
 }
 
-impl Socket {
+impl<S: Sockets> Socket<S> {
     /// Listens at the first of these addresses that can be had.
     ///
     /// # Errors
     /// Why none can be had, in one line.
-    pub async fn bind(protocol: Protocol, addresses: &[SocketAddr]) -> Result<Socket, String> {
+    pub async fn bind(
+        sockets: &S,
+        protocol: Protocol,
+        addresses: &[SocketAddr],
+    ) -> Result<Socket<S>, String> {
         let mut why = "there is no address to listen at".to_owned();
         for address in addresses {
             let bound = match protocol {
-                Protocol::Tcp => TcpListener::bind(address).await.map(Socket::Tcp),
+                Protocol::Tcp => sockets.listen(*address).await.map(Socket::Tcp),
                 Protocol::Udp => Addressed::bind(*address).await.map(Socket::Udp),
             };
             match bound {
@@ -106,7 +110,7 @@ impl Socket {
     }
 }
 
-async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connections) {
+async fn accept(listener: impl Listener, entry: Arc<Entry>, connections: Connections) {
     let (mut streams, mut half_made) = (JoinSet::new(), HalfMade::default());
     loop {
         let accepted = loop {
@@ -127,7 +131,7 @@ async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connectio
             Ok(file) => file,
             Err(full) => {
                 entry.tell_full(&full);
-                stream::reset(socket);
+                sockets::reset(socket);
                 continue;
             }
         };
@@ -163,12 +167,12 @@ impl HalfMade {
 }
 
 /// Program that has connected: it may wait to be told that its connection is made.
-enum Arrived {
-    Plain(Resetting),
-    Socks(Waiting),
+enum Arrived<T: Tcp> {
+    Plain(Resetting<T>),
+    Socks(Waiting<T>),
 }
 
-impl Arrived {
+impl<T: Tcp> Arrived<T> {
     async fn refuse(self, refused: &Refused) {
         match self {
             // It is, when it is dropped.
@@ -191,7 +195,7 @@ struct Made {
 impl Made {
     /// Carries what the program says, until something has come of the service, or more was said
     /// than is kept.
-    async fn begin(&mut self, socket: &mut TcpStream, early: &mut Early) -> Result<(), Unmade> {
+    async fn begin(&mut self, socket: &mut impl Tcp, early: &mut Early) -> Result<(), Unmade> {
         let mut first = vec![0; FIRST_BYTES];
         let sent = &self.entered.carried().sent;
         let read = tokio::select! {
@@ -240,7 +244,7 @@ impl Early {
     /// once its connection is made also when no more is kept of what it says (`None`).
     async fn pass(
         &mut self,
-        socket: &mut TcpStream,
+        socket: &mut impl Tcp,
         send: &mut SendFlow,
         sent: &AtomicU64,
         is_made: bool,
@@ -288,9 +292,9 @@ impl Early {
 
 impl Entry {
     /// Carries a connection to its end. An error is why it was not made.
-    async fn carry(
+    async fn carry<T: Tcp>(
         self: &Arc<Self>,
-        socket: TcpStream,
+        socket: T,
         from: SocketAddr,
         connections: Connections,
         is_made: &AtomicBool,
@@ -342,13 +346,13 @@ impl Entry {
 
     /// Has the other end make a connection, until something comes by it. A server that was
     /// restarted knows nothing of it: what nobody has acknowledged is said to the next.
-    async fn make(
+    async fn make<T: Tcp>(
         &self,
         asked: &Asked,
         connections: Connections,
         names: &[String; 3],
-        (mut arrived, early): (Arrived, &mut Early),
-    ) -> Result<(Resetting, Made), (Option<Arrived>, Unmade)> {
+        (mut arrived, early): (Arrived<T>, &mut Early),
+    ) -> Result<(Resetting<T>, Made), (Option<Arrived<T>>, Unmade)> {
         let mut since = Instant::now();
         loop {
             let connection = match current(connections.clone()).await {
@@ -383,12 +387,12 @@ impl Entry {
     }
 
     /// Has the other end make a connection, by a connection to it.
-    async fn make_by(
+    async fn make_by<T: Tcp>(
         &self,
         connection: &Connection,
         asked: &Asked,
         names: &[String; 3],
-        (arrived, early): (&mut Arrived, &mut Early),
+        (arrived, early): (&mut Arrived<T>, &mut Early),
     ) -> Result<Made, Unmade> {
         let (asking, mut send, mut recv) = self.open(asked, connection).await?;
         let entered = self.live.enter(names.clone(), Some((connection, send.id())));

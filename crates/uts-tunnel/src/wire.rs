@@ -4,9 +4,9 @@
 //! text). Numbers are in network order.
 //!
 //! In a flow of bytes an answer follows (see [`crate::stream`]). In a flow of messages each message
-//! begins with a byte: see [`super::datagrams`]. (V-4)
+//! begins with a byte: see [`crate::datagrams`]. (V-4)
 
-use super::forward::{HOST_BYTES_MAX, Place, Protocol};
+use crate::forward::{HOST_BYTES_MAX, Place, Protocol};
 use crate::stream::{put_text, read_text};
 use std::fmt;
 use std::io;

@@ -2,18 +2,19 @@
 //! as long as anything moves in it. A message is a datagram, and never repeated after its lifetime.
 //!
 //! A message begins with a byte: 0, and a datagram follows; [`OPENING`], and what the flow begins
-//! with ([`super::wire`]) and then the first datagram follow; [`REFUSED`], and the reason why the
+//! with ([`crate::wire`]) and then the first datagram follow; [`REFUSED`], and the reason why the
 //! other end does not carry on follows. Messages may overtake each other. (V-5)
 
-use super::addressed::{Addressed, Origin};
-use super::entry::{Entry, current};
-use super::exit::Exit;
-use super::far::Far;
-use super::forward::Protocol;
-use super::live::Entered;
-use super::wire::{Asked, Opening};
-use super::{Asking, Connections, Teller};
+use crate::addressed::{Addressed, Origin};
+use crate::entry::{Entry, current};
+use crate::exit::Exit;
+use crate::far::Far;
+use crate::forward::Protocol;
+use crate::live::Entered;
+use crate::sockets::Sockets;
 use crate::stream::{REQUEST_MAX, Refused};
+use crate::wire::{Asked, Opening};
+use crate::{Asking, Connections, Teller};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::io;
@@ -198,7 +199,12 @@ pub async fn enter(
 }
 
 /// Carries the datagrams of a flow that the peer has opened, of which this is the first message.
-pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: Bytes) -> io::Result<()> {
+pub async fn exit<S: Sockets>(
+    exit: &Exit<S>,
+    mut send: SendFlow,
+    mut recv: RecvFlow,
+    first: Bytes,
+) -> io::Result<()> {
     let begun = timeout(REQUEST_MAX, begin(&mut recv, first)).await;
     let (opening, early) = begun.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let place = opening.asked.to_string();
@@ -213,7 +219,7 @@ pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: By
         Ok(prepared) => prepared,
         Err(refused) => {
             exit.live().refused(&place, &refused.why);
-            let asking = super::Wants::default().options(exit.connection(), Protocol::Udp);
+            let asking = crate::Wants::default().options(exit.connection(), Protocol::Udp);
             asking.and_then(|asking| asking.apply(&send)).map_err(io::Error::other)?;
             let why = message(REFUSED, [refused.to_string().as_bytes(), &[]]);
             send.send_message(why, MessageOptions::default()).await?;

@@ -4,7 +4,7 @@
 use super::Carrier;
 use super::session::{Lost, News, Offer, Offers, Session, Stand, Taker, offers};
 use super::wire::{self, Hello, Ticket, Welcome, wrong};
-use crate::link::{Broken, Link, LinkEvent};
+use crate::link::{Broken, Carrying};
 use crate::pipe;
 use crate::stream::{Refused, read_answer};
 use std::io;
@@ -104,12 +104,6 @@ pub async fn introduce<W>(
     Ok(Ok(Offer { carrier, number, way, stand: Stand::Answered(welcome) }))
 }
 
-/// True if no end has wanted a connection to end: the streams that it carries live on. (T-16)
-pub fn is_lost(link: &impl Link) -> bool {
-    let reason = link.connection().and_then(|connection| connection.close_reason());
-    reason.is_none_or(|reason| reason.is_worth_retrying())
-}
-
 /// See the head of this file.
 pub struct Client {
     session: Arc<Session>,
@@ -194,7 +188,7 @@ impl Client {
 
     /// Has connections carry the stream, one after the other, as long as this is polled: the first,
     /// and those that `connect` makes. Returns why no other can do so.
-    pub async fn go_on<L: Link>(
+    pub async fn go_on<L: Carrying>(
         &self,
         name: &'static str,
         mut first: Option<L>,
@@ -227,13 +221,13 @@ impl Client {
     }
 
     /// Uses a connection while it lives. Returns why it ended.
-    async fn go_by<L: Link>(&self, link: &L, name: &'static str, mut works: impl FnMut(bool)) -> Broken {
-        let mut events = link.events();
+    async fn go_by<L: Carrying>(&self, link: &L, name: &'static str, mut works: impl FnMut(bool)) -> Broken {
+        let mut hearing = link.hearing();
         let mut current = self.current();
         let (mut is_heard, mut pause) = (true, Duration::ZERO);
         let ended = || {
             let why = link.broken().map_or_else(|| "it has ended".to_owned(), |broken| broken.why);
-            Broken { why, is_worth_retrying: is_lost(link) }
+            Broken { why, is_worth_retrying: link.is_lost() }
         };
         loop {
             let Current { way, is_stalled } = *current.borrow_and_update();
@@ -244,11 +238,10 @@ impl Client {
             // Something else carries, or nothing, though this could.
             let is_unused = is_heard && way != Some(name);
             tokio::select! {
-                event = events.recv() => match event {
-                    Some(LinkEvent::Silent(_)) => is_heard = false,
-                    Some(LinkEvent::Heard(_)) => (is_heard, pause) = (true, Duration::ZERO),
-                    Some(LinkEvent::Closed(_)) | None => return ended(),
-                    Some(_) => {}
+                heard = hearing.recv() => match heard {
+                    Some(false) => is_heard = false,
+                    Some(true) => (is_heard, pause) = (true, Duration::ZERO),
+                    None => return ended(),
                 },
                 _ = current.changed() => {}
                 () = sleep(pause), if is_unused => {
@@ -262,7 +255,7 @@ impl Client {
     }
 
     /// Has the stream go over a connection. True if it does.
-    async fn take<L: Link>(&self, link: &L, name: &'static str) -> bool {
+    async fn take<L: Carrying>(&self, link: &L, name: &'static str) -> bool {
         let opened = timeout(ANSWER_MAX, link.flows().open()).await;
         match opened {
             Ok(Ok((send, recv))) => self.offer(Carrier::flow(send, recv), name).await,
