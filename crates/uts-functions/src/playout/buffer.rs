@@ -159,24 +159,17 @@ impl Buffer {
                 self.has_ended = true;
                 return;
             }
-            Delivery::Bytes(_, data) | Delivery::PresentedBytes(_, data) => {
-                self.bytes += data.len() + MESSAGE_BYTES;
-                self.at_once.push_back(what);
-                return;
+            Delivery::Bytes(start, data) | Delivery::PresentedBytes(start, data) => {
+                let (start, len) = (*start, data.len());
+                self.bytes += len + MESSAGE_BYTES;
+                self.tell(start..start.saturating_add(len as u64));
+                return self.keep_place(now, start, what);
             }
         };
         self.bytes += len + MESSAGE_BYTES;
         self.tell(start..start.saturating_add(len as u64 + 1));
         let Some(wire) = self.times.remove(&start) else {
-            // It keeps its place behind what waits.
-            match self.newest.filter(|_| !self.waiting.is_empty()) {
-                Some(media) => {
-                    let waiting = Waiting { arrived: now, what, has_time: false, is_late: false };
-                    self.waiting.insert((media, start), waiting);
-                }
-                None => self.at_once.push_back(what),
-            }
-            return;
+            return self.keep_place(now, start, what);
         };
         let media = clock.read(wire);
         let transit = clock.on_arrival(now, media);
@@ -195,6 +188,17 @@ impl Buffer {
             if self.last.is_none_or(|last| place > last.place) {
                 self.told.remove(start..start.saturating_add(len as u64 + 1));
             }
+        }
+    }
+
+    /// Data without a time keeps its place behind what waits. (playout.md R-4)
+    fn keep_place(&mut self, now: Time, start: u64, what: Delivery) {
+        match self.newest.filter(|_| !self.waiting.is_empty()) {
+            Some(media) => {
+                let waiting = Waiting { arrived: now, what, has_time: false, is_late: false };
+                self.waiting.insert((media, start), waiting);
+            }
+            None => self.at_once.push_back(what),
         }
     }
 

@@ -419,3 +419,30 @@ fn parameters_out_of_range_are_refused() {
         assert!(m.check(&Params::default()).is_ok() == m.params.iter().all(|p| p.min == 0), "{m:?}");
     }
 }
+
+/// An exchange has the flow go on in bytes, or without media times: what follows does not overtake
+/// what waits, and is not missing.
+#[test]
+fn what_has_no_time_follows_what_waits() {
+    let text = Bytes::from_static(b"0123456789");
+    for next in [Delivery::Bytes(11, text.clone()), Delivery::Message(11, text.clone())] {
+        let (mechanism, mut clock, mut buffer) =
+            (slot(1, &[("delay", 100)]), Clock::default(), Buffer::default());
+        buffer.note(0, 0, 0);
+        let now = Time::from_millis(30);
+        buffer.insert(now, &mut clock, &mechanism, Delivery::Message(0, text.clone()));
+        buffer.insert(now, &mut clock, &mechanism, next.clone());
+        assert_eq!(buffer.pop(Time::from_millis(60), &clock), None);
+        let later = Time::from_millis(200);
+        let mut popped = || match buffer.pop(later, &clock) {
+            Some(Next::Data(what, _)) => Some(what),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(popped(), Some(Delivery::Message(0, text.clone())));
+        assert_eq!(popped(), Some(next.clone()));
+        let end = if matches!(next, Delivery::Bytes(..)) { 21 } else { 22 };
+        buffer.insert(later, &mut clock, &mechanism, Delivery::Message(end, text.clone()));
+        let last = buffer.pop(later, &clock);
+        assert!(matches!(last, Some(Next::Data(Delivery::Message(..), _))), "{last:?}");
+    }
+}
