@@ -1,8 +1,8 @@
 //! A receiver: packets into messages, and what lacks into requests.
 //!
-//! It begins with the block that the sender has named. A block that has ended and lacks something is asked for after a random wait, unless repairs that are announced meanwhile
-//! are as many as it needs. Memory and work are bounded by [`ReceiverSettings`], whatever the
-//! sender says.
+//! It begins with the block that the sender has named. A block that has ended and lacks something
+//! is asked for after a random wait, unless repairs that are announced meanwhile are as many as it
+//! needs. Memory and work are bounded by [`ReceiverSettings`], whatever the sender says.
 
 mod block;
 

@@ -49,7 +49,7 @@ impl GroupReceiver {
     /// Becomes a member of the group whose sender is at the other end of a connection with the
     /// service [`SERVICE`](super::SERVICE). Messages are handed over at the age `latency`, beyond
     /// the quickest way; without one as soon as those before have come, or are given up by the
-    /// sender. The first is the one that is sent next when the sender lets it in, though it be lost.
+    /// sender. The first is the next one that the sender is handed, though it be lost on the way.
     ///
     /// # Errors
     /// The sender does not answer, or what it says cannot be; the system gives no socket in the
