@@ -375,7 +375,9 @@ fn a_compressed_capture_is_the_same_capture() {
     }
     for cut in (0..whole.len()).step_by(whole.len() / 40) {
         let some = items(&whole[..cut]);
-        assert!(some.len() < plain.len() && some[..] == plain[..some.len()], "{cut}");
+        assert!(plain.starts_with(&some), "{cut}");
+        // The last bytes of gzip are no data.
+        assert!(some.len() < plain.len() || cut > whole.len() - 20, "{cut}");
         let mut damaged = whole.clone();
         damaged[cut] ^= 0x10;
         items(&damaged);
