@@ -52,7 +52,7 @@ fn a_late_member_gets_all_from_when_it_joined() {
         assert_eq!(outcome.whole, 12, "seed {seed}: {outcome:?}");
         assert_eq!(outcome.receivers.missing, 0, "seed {seed}: {outcome:?}");
         // One message is sent each 5 ms.
-        let passed: u64 = (0..12).map(|at| (at * 163 + 4) / 5).sum();
+        let passed: u64 = (0..12u64).map(|at| (at * 163).div_ceil(5)).sum();
         assert_eq!(outcome.receivers.messages, 400 * 12 - passed, "seed {seed}: {outcome:?}");
     }
 }
