@@ -22,20 +22,6 @@ impl Broken {
     pub fn for_good(why: impl Into<String>) -> Broken {
         Broken { why: why.into(), is_worth_retrying: false }
     }
-
-    /// The end of a connection, if it has ended.
-    pub fn of(connection: &Connection) -> Option<Broken> {
-        let reason = connection.close_reason()?;
-        // A server that is stopped may be started again.
-        let is_stopping = matches!(reason, CloseReason::Peer { code: STOPPING, .. });
-        let is_worth_retrying = is_stopping || reason.is_worth_retrying();
-        Some(Broken { why: reason.to_string(), is_worth_retrying })
-    }
-}
-
-/// True if no end has wanted a connection to end: the streams that it carries live on. (T-16)
-pub fn is_lost(connection: &Connection) -> bool {
-    connection.close_reason().is_none_or(|reason| reason.is_worth_retrying())
 }
 
 /// A connection that can carry streams. Clones are the same connection.
@@ -53,7 +39,7 @@ pub trait Carrying: Clone + Send + Sync + 'static {
     /// Why it ended, if it has.
     fn broken(&self) -> Option<Broken>;
 
-    /// True if no end has wanted it to end.
+    /// True if no end has wanted it to end: the streams that it carries live on. (T-16)
     fn is_lost(&self) -> bool;
 }
 
@@ -84,10 +70,14 @@ impl Carrying for Connection {
     }
 
     fn broken(&self) -> Option<Broken> {
-        Broken::of(self)
+        let reason = self.close_reason()?;
+        // A server that is stopped may be started again.
+        let is_stopping = matches!(reason, CloseReason::Peer { code: STOPPING, .. });
+        let is_worth_retrying = is_stopping || reason.is_worth_retrying();
+        Some(Broken { why: reason.to_string(), is_worth_retrying })
     }
 
     fn is_lost(&self) -> bool {
-        is_lost(self)
+        self.close_reason().is_none_or(|reason| reason.is_worth_retrying())
     }
 }
