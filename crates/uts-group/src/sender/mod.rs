@@ -137,7 +137,7 @@ pub struct Sender {
 /// Time between two statuses of a sender that is silent, at the most.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// Headers of IPv4 and UDP, which count for the rate.
+/// Headers of IPv4 (RFC 791, 20 bytes) and UDP (RFC 768, 8 bytes), which count for the rate.
 const IP_UDP_BYTES: usize = 28;
 
 /// Time by which a sender may be behind its rate, and catch up.
@@ -213,7 +213,7 @@ impl Sender {
         let credit = Credit::of_member(self.settings.sources);
         self.members
             .insert(member, Member { base: None, rtt: Duration::ZERO, credit, quiet_until: Time::ZERO });
-        self.oldest + self.blocks.len() as u32
+        self.next_block()
     }
 
     /// A member takes part no more.
@@ -279,8 +279,7 @@ impl Sender {
         if message.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::TooLong(message.len()));
         }
-        let last_number = self.oldest.checked_add(self.blocks.len() as u32 + 1);
-        if self.is_ended || last_number.is_none() {
+        if self.is_ended || self.next_block() == u32::MAX {
             return Err(SendError::Ended);
         }
         if self.waiting + message.len() > self.settings.waiting_bytes {
@@ -295,7 +294,7 @@ impl Sender {
         if self.blocks.back().is_none_or(|block| block.is_closed) {
             self.blocks.push_back(Block::new(now));
         }
-        let at = self.oldest + self.blocks.len() as u32 - 1;
+        let at = self.next_block() - 1;
         if let Some(block) = self.blocks.back_mut() {
             self.sources.push_back((at, block.push(source.freeze())));
             if block.sources.len() == self.settings.sources {
@@ -352,6 +351,11 @@ impl Sender {
         let gathered = self.blocks.iter().filter_map(|block| block.gathers_until).min();
         let timers = [paced, full, gathered, Some(self.status.0.max(self.next_at))];
         timers.into_iter().flatten().min().unwrap_or(Time::NEVER)
+    }
+
+    /// The number of the block that is opened next.
+    fn next_block(&self) -> u32 {
+        self.oldest + self.blocks.len() as u32
     }
 
     fn block_mut(&mut self, number: u32) -> Option<&mut Block> {
