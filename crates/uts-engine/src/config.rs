@@ -294,7 +294,7 @@ impl ConnectionConfig {
         self.numbering_of(&self.library())
     }
 
-    /// The same, where the library is known already.
+    /// Numbers of this end's own as [`Self::numbering`] has them, of a library that is at hand.
     pub(crate) fn numbering_of(&self, library: &Library) -> Option<Arc<Numbering>> {
         if let Some(mapping) = &self.mapping {
             return Some(Arc::clone(mapping.numbering()));

@@ -8,8 +8,8 @@ use uts_functions::{Function, library};
 /// The parameter of a mechanism that names a dictionary.
 const PARAMETER: &str = "dictionary";
 
-/// Has a mechanism that was asked for without a dictionary use the first that was registered, if it
-/// can use one.
+/// Gives the first registered dictionary to a mechanism that can use one, and was asked for
+/// without.
 pub fn complete(requirements: &mut Requirements) {
     let Some(number) = dictionary::registered().first().copied() else { return };
     let Some(pin) = requirements.pinned(Function::Presentation).copied() else { return };

@@ -1,5 +1,5 @@
-//! Streams of other programs over UTS: ports that lead through a connection, services of a server
-//! that are asked for by name ([`pipe`]), and streams that outlive what carries them ([`resumed`]).
+//! Streams of other programs over UTS. Ports lead through a connection. Services of a server are
+//! asked for by name ([`pipe`]). Streams outlive what carries them ([`resumed`]).
 //!
 //! Ports lead so: what connects to a port at one end is connected to a place by the other end, TCP
 //! and UDP, both ways.
@@ -14,8 +14,7 @@
 //! connection by [`CONNECTIONS_MAX`], what each of them holds by [`FLOW_BYTES`], listeners by
 //! [`LISTENERS_MAX`].
 //!
-//! Sockets of programs are those of the system, or others ([`sockets`]): so all of it runs in
-//! virtual time.
+//! TCP sockets of programs are those of the system, or others in their place ([`sockets`]).
 
 #[macro_use]
 mod through;
@@ -119,7 +118,7 @@ impl Wants {
     /// Options for opening a flow of the connection.
     ///
     /// # Errors
-    /// Which property cannot be had.
+    /// A property cannot be had; the line names it.
     pub fn options(&self, connection: &Connection, protocol: Protocol) -> Result<Asking, String> {
         let properties = self.all();
         let is_priority = |name: &str| name == "connPriority";

@@ -1,5 +1,4 @@
-//! Sockets by which programs are met: those of the system, or others in their place, as a test has
-//! them in memory.
+//! TCP sockets by which programs are met: those of the system, or others in their place.
 
 use std::ffi::c_int;
 use std::future::Future;
@@ -44,7 +43,7 @@ pub trait Listener: Send + Sync + 'static {
     /// Its connections.
     type Tcp: Tcp;
 
-    /// Where it listens.
+    /// The address at which it listens.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -125,7 +124,7 @@ impl Tcp for TcpStream {
     }
 
     fn undelivered_bytes(&self) -> u64 {
-        // Who has read an error has taken it; then there is no peer.
+        // An error is told once. A socket whose error was read before has no peer.
         let is_broken = !matches!(self.take_error(), Ok(None)) || TcpStream::peer_addr(self).is_err();
         if is_broken { 0 } else { unacknowledged_bytes(self).unwrap_or_default() }
     }
@@ -136,8 +135,8 @@ impl Tcp for TcpStream {
     }
 }
 
-/// A connection that is reset when it is dropped, unless it has ended in order: who is at its other
-/// end must not take half of something for the whole.
+/// A connection that is reset when it is dropped, unless it has ended in order. Its peer must not
+/// take half of something for the whole.
 pub struct Resetting<T: Tcp = TcpStream> {
     socket: T,
     has_ended: bool,

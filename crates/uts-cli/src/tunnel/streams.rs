@@ -10,7 +10,7 @@ use tracing::Level;
 use uts::Direction;
 use uts_tunnel::live::{Carried, Event, Live, Observer};
 
-/// Where it is told what becomes of streams.
+/// The log, and the account of a server, that hear what becomes of streams.
 pub struct Told {
     /// The log.
     pub ui: Arc<dyn Ui>,
