@@ -59,6 +59,20 @@ fn levels_fall_for_the_third_and_return() {
     }
 }
 
+/// Everybody has room for large pictures once Clara has left the line, whatever becomes of single
+/// packets.
+#[test]
+fn levels_return_for_everybody() {
+    for seed in [2, 3, 5] {
+        let record = run(seed, "a test").expect("the call takes place");
+        for stream in &record.streams {
+            let at_end = stream.level_at(LEAVES_S - 1.0);
+            let (from, to) = (stream.from, stream.to);
+            assert_eq!(at_end, LARGE, "seed {seed}, {from} to {to}: {:?}", stream.changes);
+        }
+    }
+}
+
 #[test]
 fn lips_and_pointer_are_beside_the_sound() {
     for stream in &record().streams {

@@ -4,7 +4,8 @@
 //! [`Levels`] looks at a connection every 100 ms or so. A level that the path does not carry, or
 //! that loses more than it bears, is left at once. The next higher one is tried when the path has
 //! had room for it for a while. If it fails, it is tried again after twice that while. So a path
-//! that is just too narrow is not tried again and again.
+//! that is just too narrow is not tried again and again. Nothing that was learnt of a path holds for
+//! another.
 //!
 //! [`follow`] does the looking for a connection. [`Levels`] itself knows no clock.
 //!
@@ -116,35 +117,29 @@ pub struct Look {
     pub sent_bytes: u64,
     /// Bytes of the application that were sent, each once.
     pub data_bytes: u64,
-    /// Bytes of the application that were lost for good.
+    /// Bytes of the application that were given up, sent or not, since they were too late or had
+    /// been repeated often enough.
     pub lost_bytes: u64,
-    /// Messages that were too old to be sent, or to be sent again.
-    pub expired: u64,
-    /// Bytes of the application in a packet, about.
-    pub packet_bytes: u64,
     /// Bytes that were handed over and are not acknowledged.
     pub waiting_bytes: u64,
     /// Something shows that the path carries no more than is sent.
     pub is_held_back: bool,
+    /// Number of the first packet that took the path which packets take now.
+    pub first_of_path: u64,
 }
 
 impl Look {
     /// A look at the engine's side of a connection: see [`Connection::inspect`].
     pub fn of(connection: &uts_engine::Connection) -> Look {
-        let (stats, facts) = (connection.stats(), connection.facts());
+        let stats = connection.stats();
         Look {
             may_send: connection.may_send(),
             sent_bytes: stats.bytes_sent,
             data_bytes: stats.data_bytes_sent.saturating_sub(stats.bytes_repeated),
             lost_bytes: stats.bytes_given_up,
-            expired: stats.messages_expired,
             waiting_bytes: connection.undelivered_bytes(),
             is_held_back: connection.is_held_back(),
-            packet_bytes: if facts.payload_bytes > 0.0 {
-                facts.payload_bytes as u64
-            } else {
-                facts.mtu_bytes
-            },
+            first_of_path: connection.first_of_path(),
         }
     }
 }
@@ -169,6 +164,8 @@ pub struct Levels {
     climbed_at: Option<Time>,
     /// Instant from which is judged: before it the path carries what the level before has left.
     settled_at: Time,
+    /// The path that all this was learnt of.
+    first_of_path: u64,
 }
 
 impl Levels {
@@ -202,6 +199,7 @@ impl Levels {
             patience: PATIENCE,
             climbed_at: None,
             settled_at: Time::ZERO,
+            first_of_path: 0,
         })
     }
 
@@ -228,6 +226,10 @@ impl Levels {
 
     /// Looks at the connection: every 50 to 200 ms. Returns the change, if another level holds.
     pub fn on_look(&mut self, now: Time, look: Look) -> Option<Change> {
+        if self.first_of_path != look.first_of_path {
+            self.forget_path();
+            self.first_of_path = look.first_of_path;
+        }
         if now < self.settled_at && self.now <= self.most {
             return None;
         }
@@ -255,6 +257,13 @@ impl Levels {
         self.looks.clear();
         (self.short_since, self.room_since) = (None, None);
         Some(Change { from, to, why })
+    }
+
+    /// Begins anew with a path of which nothing is known.
+    fn forget_path(&mut self) {
+        self.looks.clear();
+        (self.short_since, self.room_since, self.climbed_at) = (None, None, None);
+        (self.patience, self.settled_at) = (PATIENCE, Time::ZERO);
     }
 
     fn verdict(&mut self, now: Time, look: &Look, seen: Option<&Seen>) -> Option<(usize, Why)> {
@@ -307,20 +316,28 @@ impl Levels {
             return None;
         }
         let data = last.data_bytes.saturating_sub(first.data_bytes);
-        let expired = last.expired.saturating_sub(first.expired).saturating_mul(last.packet_bytes);
-        let lost = last.lost_bytes.saturating_sub(first.lost_bytes).saturating_add(expired);
-        // What expires has not been sent, mostly, nor has what waits.
+        let lost = last.lost_bytes.saturating_sub(first.lost_bytes);
+        // Most of what is lost was too late to be sent at all, and what waits has not been sent.
         let waiting = last.waiting_bytes.saturating_sub(first.waiting_bytes);
-        let offered = data.saturating_add(expired).saturating_add(waiting);
+        let offered = data.saturating_add(lost).saturating_add(waiting);
         let sent = last.sent_bytes.saturating_sub(first.sent_bytes);
         // A picture waits for its pace now and then.
         let held_back = self.looks.iter().filter(|(_, look)| look.is_held_back).count();
         let is_held_back = held_back * 2 > self.looks.len();
         let cost = (data >= COST_BYTES_MIN).then(|| (sent as f64 / data as f64).clamp(1.0, COST_MAX));
-        let loss = lost as f64 / data.saturating_add(expired).max(1) as f64;
+        // What two pictures lose at an instant does not last.
+        let middle = &self.looks.get(self.looks.len() / 2)?.1;
+        let loss = share_lost(first, middle).min(share_lost(middle, last));
         let [offered, sent] = [offered, sent].map(|bytes| Rate::from_delivery(bytes, passed));
         Some(Seen { offered, sent, is_held_back, loss, cost })
     }
+}
+
+/// Share of the application's data that was lost between two looks, from 0 to 1.
+fn share_lost(from: &Look, to: &Look) -> f64 {
+    let data = to.data_bytes.saturating_sub(from.data_bytes);
+    let lost = to.lost_bytes.saturating_sub(from.lost_bytes);
+    lost as f64 / data.saturating_add(lost).max(1) as f64
 }
 
 /// Figures of some looks together.
@@ -331,7 +348,7 @@ struct Seen {
     sent: Rate,
     /// Most of the time something has shown that the path carries no more.
     is_held_back: bool,
-    /// Share of the application's data that was lost.
+    /// Share of the application's data that was lost in each half of the while, at least.
     loss: f64,
     /// Bytes that left for each of its bytes, where enough did.
     cost: Option<f64>,
@@ -417,181 +434,4 @@ const COST_BYTES_MIN: u64 = 10_000;
 const COST_MAX: f64 = 4.0;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kbit(kbit: u64) -> Rate {
-        Rate::from_bits_per_sec(kbit * 1000)
-    }
-
-    fn levels() -> Levels {
-        let level = |name: &str, rate, loss| Level { name: name.into(), rate: kbit(rate), loss };
-        Levels::new(vec![level("voice", 100, 0.1), level("small", 1000, 0.05), level("large", 2500, 0.02)])
-            .expect("levels")
-    }
-
-    /// A path that carries so much, which the application uses as its level has it.
-    struct Path {
-        levels: Levels,
-        at: Time,
-        look: Look,
-        changes: Vec<(u64, Change)>,
-    }
-
-    impl Path {
-        fn new() -> Path {
-            Path { levels: levels(), at: Time::ZERO, look: Look::default(), changes: Vec::new() }
-        }
-
-        /// Goes on for so many seconds. A hint is twice what is sent where nothing shows the limit.
-        fn pass(&mut self, seconds: u64, carries: Rate, loss: f64) {
-            for _ in 0..seconds * 10 {
-                self.at += EVERY;
-                let rate = self.levels.level().rate;
-                let bytes = rate.bytes_in(EVERY);
-                self.look.sent_bytes += bytes * 11 / 10;
-                self.look.data_bytes += bytes;
-                self.look.lost_bytes += (bytes as f64 * loss) as u64;
-                self.look.may_send = Some(carries.min(rate.mul_f64(2.2)));
-                self.look.is_held_back = carries < rate.mul_f64(1.1);
-                if let Some(change) = self.levels.on_look(self.at, self.look) {
-                    self.changes.push((self.at.as_nanos() / 1_000_000, change));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn levels_that_make_no_sense_are_refused() {
-        let level = |name: &str, rate, loss| Level { name: name.into(), rate: kbit(rate), loss };
-        let why = |all| Levels::new(all).expect_err("refused").to_string();
-        assert!(why(vec![]).starts_with("0 levels"));
-        assert!(why((1..=17).map(|n| level("x", n, 0.0)).collect()).starts_with("17 levels"));
-        assert!(why(vec![level("a", 10, 0.0), level("b", 10, 0.0)]).contains("`b` must have a rate above"));
-        assert!(why(vec![level("a", 0, 0.0)]).contains("`a` must have a rate above"));
-        assert!(why(vec![level("a", 10, 1.5)]).contains("bears a loss of 1.5"));
-        assert!(why(vec![level("a", 10, f64::NAN)]).contains("must be 0 to 1"));
-    }
-
-    #[test]
-    fn a_wide_path_brings_the_highest_level_and_nothing_else() {
-        let mut path = Path::new();
-        path.pass(600, kbit(20_000), 0.0);
-        let to: Vec<usize> = path.changes.iter().map(|(_, change)| change.to).collect();
-        assert_eq!(to, [1, 2]);
-        assert!(path.changes[1].0 < 8000, "{:?}", path.changes);
-    }
-
-    #[test]
-    fn a_wish_holds_at_once_and_until_another_is_made() {
-        let mut path = Path::new();
-        path.pass(20, kbit(20_000), 0.0);
-        path.levels.wish(0);
-        path.pass(1, kbit(20_000), 0.0);
-        let (_, last) = path.changes[2];
-        assert_eq!(last, Change { from: 2, to: 0, why: Why::Wish });
-        path.pass(100, kbit(20_000), 0.0);
-        assert_eq!((path.changes.len(), path.levels.now()), (3, 0));
-        path.levels.wish(usize::MAX);
-        path.pass(20, kbit(20_000), 0.0);
-        assert_eq!(path.levels.now(), 2);
-    }
-
-    #[test]
-    fn a_path_that_narrows_is_followed_within_half_a_second_and_back() {
-        let mut path = Path::new();
-        path.pass(20, kbit(20_000), 0.0);
-        path.pass(1, kbit(1500), 0.0);
-        assert_eq!((path.levels.now(), path.changes[2].1.why), (1, Why::Rate));
-        assert!(path.changes[2].0 <= 20_500, "{:?}", path.changes);
-        path.pass(10, kbit(1500), 0.0);
-        assert_eq!(path.levels.now(), 1);
-        path.pass(20, kbit(20_000), 0.0);
-        assert_eq!(path.levels.now(), 2);
-    }
-
-    /// A gap of one or two looks is no reason.
-    #[test]
-    fn a_single_loss_changes_nothing() {
-        let mut path = Path::new();
-        path.pass(20, kbit(20_000), 0.0);
-        for _ in 0..100 {
-            path.pass(1, kbit(20_000), 0.0);
-            let narrow = Look { may_send: Some(kbit(1200)), ..path.look };
-            for _ in 0..2 {
-                path.at += EVERY;
-                assert_eq!(path.levels.on_look(path.at, narrow), None);
-            }
-        }
-    }
-
-    /// The level above is tried ever more seldom where the path never carries it.
-    #[test]
-    fn a_path_that_is_just_too_narrow_is_not_tried_again_and_again() {
-        let mut path = Path::new();
-        // A hint of no more than 1.9 times what is sent promises room that is not there.
-        for _ in 0..36_000 {
-            path.at += EVERY;
-            let rate = path.levels.level().rate;
-            let bytes = rate.bytes_in(EVERY);
-            path.look.sent_bytes += bytes;
-            path.look.data_bytes += bytes;
-            path.look.may_send = Some(if path.levels.now() == 2 { kbit(2000) } else { rate.mul_f64(1.9) });
-            if let Some(change) = path.levels.on_look(path.at, path.look) {
-                path.changes.push((path.at.as_nanos() / 1_000_000, change));
-            }
-        }
-        let tries = path.changes.iter().filter(|(_, change)| change.to == 2).count();
-        assert!((5..70).contains(&tries), "{tries} tries in an hour");
-        let in_last_half =
-            path.changes.iter().filter(|(at, change)| *at > 1_800_000 && change.to == 2).count();
-        assert!(in_last_half <= 31, "{in_last_half} tries in half an hour");
-    }
-
-    #[test]
-    fn a_level_is_left_that_loses_more_than_it_bears() {
-        let mut path = Path::new();
-        path.pass(20, kbit(20_000), 0.0);
-        path.pass(5, kbit(20_000), 0.03);
-        assert_eq!((path.levels.now(), path.changes[2].1.why), (1, Why::Loss));
-        path.pass(60, kbit(20_000), 0.03);
-        assert_eq!((path.levels.now(), path.changes.len()), (1, 3), "what it does not bear is not tried");
-        path.pass(60, kbit(20_000), 0.0);
-        assert_eq!(path.levels.now(), 2);
-    }
-
-    /// Whatever a look says, the level is one of them, and no look brings two steps up.
-    #[test]
-    fn whatever_is_seen_a_level_holds() {
-        use rand::{RngExt, SeedableRng};
-        for seed in 0..200 {
-            let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
-            let (mut levels, mut at) = (levels(), Time::ZERO);
-            for _ in 0..300 {
-                at += Duration::from_millis(random.random_range(0..400));
-                let mut any = || {
-                    let most = 1u64 << random.random_range(0..64);
-                    random.random_range(0..=most)
-                };
-                let look = Look {
-                    waiting_bytes: any(),
-                    may_send: (any() % 5 > 0).then(|| Rate::from_bytes_per_sec(any())),
-                    sent_bytes: any(),
-                    data_bytes: any(),
-                    lost_bytes: any(),
-                    expired: any(),
-                    packet_bytes: any(),
-                    is_held_back: any() % 2 == 0,
-                };
-                if any() % 50 == 0 {
-                    levels.wish(any() as usize);
-                }
-                let before = levels.now();
-                if let Some(change) = levels.on_look(at, look) {
-                    assert!(change.from == before && change.to == levels.now(), "seed {seed}: {change:?}");
-                    assert!(change.to < 3 && change.to <= before + 1, "seed {seed}: {change:?}");
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -266,6 +266,12 @@ impl Connection {
         open.ways.outbound.may_send(open.parts.size.current() as u64)
     }
 
+    /// Number of the first packet that took the way which packets take now: it grows when either end
+    /// moves to another address, and after the host has slept.
+    pub fn first_of_path(&self) -> u64 {
+        self.open().map_or(0, |open| open.ways.outbound.first_of_place)
+    }
+
     /// True if something shows that the path carries no more than this end sends: data waits for
     /// congestion control, packets queue, or congestion loses some. False before that is known, and
     /// while the application itself is the limit.

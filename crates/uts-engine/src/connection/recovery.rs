@@ -180,11 +180,10 @@ impl Ways {
             return;
         };
         let send = &mut flow.send;
-        self.stats.bytes_given_up += range.end - range.start;
         if let Some(rare) = &mut send.rare {
             rare.tries.remove(&range);
         }
-        send.buffer.abandon(range);
+        self.stats.bytes_given_up += send.buffer.abandon(range);
         self.count_whole(id);
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
             bug!("flow {id} gave up data and is gone");

@@ -139,6 +139,15 @@ pub struct Chunk {
     pub repeat: bool,
 }
 
+/// Messages that were given up since they are too late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Number of them.
+    pub messages: usize,
+    /// Their positions that had not arrived.
+    pub bytes: u64,
+}
+
 /// The sender's state of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct SendBuffer {
@@ -458,8 +467,9 @@ impl SendBuffer {
     }
 
     /// Positions are given up: whole messages, since a part of one is of no use, but never the end
-    /// of the flow. The peer must be told ([`SendBuffer::pop_skip`]).
-    pub fn abandon(&mut self, range: Range<u64>) {
+    /// of the flow. The peer must be told ([`SendBuffer::pop_skip`]). Returns how many they are,
+    /// without those that had arrived or been given up before.
+    pub fn abandon(&mut self, range: Range<u64>) -> u64 {
         // segmentation.md R-6.
         let mut whole = range.clone();
         let mut at = self.index_of(range.start);
@@ -476,31 +486,34 @@ impl SendBuffer {
             self.repeat.insert(fin..fin + 1);
         }
         if whole.is_empty() {
-            return;
+            return 0;
         }
+        let mut given_up = 0;
         // segmentation.md R-7: what arrived need not be skipped.
         for gap in self.done.gaps(whole.clone()).collect::<Vec<_>>() {
+            given_up += gap.end - gap.start;
             self.skips.insert(gap);
         }
         self.settle(whole);
+        given_up
     }
 
-    /// Gives up messages that have expired, unsent or unacknowledged. Says how many.
-    pub fn expire(&mut self, now: Time) -> usize {
-        let mut messages = 0;
+    /// Gives up messages that have expired, unsent or unacknowledged.
+    pub fn expire(&mut self, now: Time) -> Expired {
+        let mut expired = Expired::default();
         // segmentation.md R-8.
         while let Some(range) = self.expiries.pop_due(now) {
-            messages += self.messages_not_done(&range);
-            self.abandon(range);
+            expired.messages += self.messages_not_done(&range);
+            expired.bytes += self.abandon(range);
         }
-        messages
+        expired
     }
 
     /// Gives up messages of which something waits to be sent, the first time or again, and that
-    /// expire by `at`, but not the last if that is to be kept. Says how many.
-    pub fn expire_waiting(&mut self, at: Time, keeps_last: bool) -> usize {
+    /// expire by `at`, but not the last if that is to be kept.
+    pub fn expire_waiting(&mut self, at: Time, keeps_last: bool) -> Expired {
         if self.expiries.next().is_none_or(|next| next > at) {
-            return 0;
+            return Expired::default();
         }
         let kept_from =
             if keeps_last { self.segments.back().map_or(0, |s| s.last_start()) } else { u64::MAX };
@@ -517,13 +530,13 @@ impl SendBuffer {
                 break;
             }
         }
-        let mut messages = 0;
+        let mut expired = Expired::default();
         for range in late {
             let start = self.begin_of(range.start).unwrap_or(range.start);
-            messages += self.messages_not_done(&(start..range.end));
-            self.abandon(range);
+            expired.messages += self.messages_not_done(&(start..range.end));
+            expired.bytes += self.abandon(range);
         }
-        messages
+        expired
     }
 
     /// Number of messages that begin in a range and are not done.

@@ -16,6 +16,7 @@ use uts_functions::congestion::Congestion;
 use uts_functions::flow::FlowControl;
 use uts_functions::playout::{Clock, Next};
 use uts_functions::rate::Verdict;
+use uts_functions::segmentation::buffer::Expired;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
 use uts_functions::{Profile, Time};
@@ -549,16 +550,17 @@ impl Ways {
     /// Gives up messages of a flow whose lifetime is over.
     fn expire_messages(&mut self, now: Time, id: u32) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let messages = flow.send.buffer.expire(now);
-        if messages > 0 {
-            self.note_expired(id, messages);
+        let expired = flow.send.buffer.expire(now);
+        if expired.messages > 0 {
+            self.note_expired(id, expired);
         }
     }
 
     /// Notes messages of a flow that were given up.
-    pub(in crate::connection) fn note_expired(&mut self, id: u32, messages: usize) {
+    pub(in crate::connection) fn note_expired(&mut self, id: u32, expired: Expired) {
         self.count_whole(id);
-        self.stats.messages_expired += messages as u64;
+        self.stats.messages_expired += expired.messages as u64;
+        self.stats.bytes_given_up += expired.bytes;
         self.flows.signals.insert(Signal::Skip(id));
     }
 }

@@ -126,7 +126,7 @@ fn the_flow_whose_message_expires_first_is_known() {
     let mut seen = Vec::new();
     while let Some((at, id)) = flows.next_alarm() {
         let flow = flows.get_mut(id).expect("open");
-        assert_eq!(flow.send.buffer.expire(at), 1);
+        assert_eq!(flow.send.buffer.expire(at).messages, 1);
         seen.push((at.as_nanos() / 1_000_000, id));
         if id == ids[2] {
             flows.update_alarm(id);

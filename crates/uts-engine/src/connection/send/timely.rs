@@ -387,13 +387,13 @@ impl Ways {
         let mut any = false;
         while let Some(id) = self.flows.next_to_send(None) {
             // Where nothing is on the way the last goes in any case: it shows how the way is.
-            let messages =
-                self.flows.get_mut(id).map_or(0, |flow| flow.send.buffer.expire_waiting(by, in_flight == 0));
-            if messages == 0 {
+            let Some(flow) = self.flows.get_mut(id) else { break };
+            let expired = flow.send.buffer.expire_waiting(by, in_flight == 0);
+            if expired.messages == 0 {
                 break;
             }
             any = true;
-            self.note_expired(id, messages);
+            self.note_expired(id, expired);
             self.after_send_change(id);
         }
         if let Some(timely) = self.outbound.timely.as_mut() {

@@ -28,6 +28,8 @@ pub struct Stats {
     pub data_bytes_repeated: u64,
     pub bytes_repeated: u64,
     pub chunks_repeated: u64,
+    /// Bytes of flows that were given up before they arrived, since they were too late or had been
+    /// repeated often enough; ends of messages count as one each.
     pub bytes_given_up: u64,
     pub positions_skipped: u64,
     pub messages_expired: u64,

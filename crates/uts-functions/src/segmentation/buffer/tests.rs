@@ -123,15 +123,18 @@ fn each_message_expires_at_its_own_time_unless_it_has_arrived() {
     while b.next_chunk(100, 100).is_some() {}
     b.on_acknowledged(18..22);
     b.on_acknowledged(0..4);
-    assert_eq!((b.expire(Time::from_millis(4)), b.expire(early)), (0, 2));
+    assert_eq!((b.expire(Time::from_millis(4)).messages, b.expire(early).messages), (0, 2));
     assert_eq!((b.pop_skip(), b.pop_skip(), b.pop_skip()), (Some(14..18), Some(22..28), None));
     assert_eq!(b.next_expiry(), Some(late));
     // What stands behind them is free as soon as they are.
-    assert_eq!((b.expire(late), b.next_expiry(), b.held_bytes()), (2, None, 8));
+    assert_eq!((b.expire(late).messages, b.next_expiry(), b.held_bytes()), (2, None, 8));
     // All that arrives in time expires never.
     b.write_message(Bytes::from_static(b"late"), Some(late));
     b.on_acknowledged(28..42);
-    assert_eq!((b.next_expiry(), b.expire(Time::from_millis(99)), b.held_bytes()), (None, 0, 0));
+    assert_eq!(
+        (b.next_expiry(), b.expire(Time::from_millis(99)), b.held_bytes()),
+        (None, Expired::default(), 0)
+    );
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn giving_up_a_part_gives_up_the_message_but_not_the_end_of_the_flow() {
     let c = b.next_chunk(9, 100).expect("the next message");
     assert_eq!((c.range.clone(), c.fin), (7..11, true));
     assert_eq!(b.next_expiry(), Some(Time::from_millis(5)));
-    assert_eq!((b.expire(Time::from_millis(6)), b.held_bytes()), (1, 0));
+    assert_eq!((b.expire(Time::from_millis(6)).messages, b.held_bytes()), (1, 0));
     assert_eq!(b.pop_skip(), Some(7..10));
     // The chunk that carried the end is lost: the end is repeated, the message is not.
     b.repeat(c.range);
@@ -313,7 +316,7 @@ fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> 
         }
         Deed::Lose(from, to) => format!("{:?}", b.repeat(from.min(b.sent)..to.min(b.sent))),
         Deed::Abandon(from, to) => format!("{:?}", b.abandon(from.min(b.written)..to.min(b.written))),
-        Deed::Expire(at) => format!("{}", b.expire(Time::from_millis(at))),
+        Deed::Expire(at) => format!("{:?}", b.expire(Time::from_millis(at))),
         Deed::Skip => format!("{:?}", b.pop_skip()),
     };
     let state = (b.sent, b.written, &b.done, &b.repeat, &b.skips, b.next_expiry(), b.wants_to_send(limit));
