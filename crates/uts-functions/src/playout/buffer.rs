@@ -36,13 +36,16 @@ const GAP_DISTANCES: u32 = 4;
 const LATE_FOR: Duration = Duration::from_secs(1);
 const LATE_MESSAGES: u32 = 4;
 
+/// Place of what waits: a media time, and where it begins.
+type Place = (MediaTime, u64);
+
 /// A message, and whatever else the order lets go, that waits for its time.
 #[derive(Clone, Debug)]
 struct Waiting {
     arrived: Time,
     what: Delivery,
-    /// Its media time is its own, and not that of the one before it.
-    has_time: bool,
+    /// Its own media time, if it has one.
+    made: Option<MediaTime>,
     is_late: bool,
 }
 
@@ -86,7 +89,7 @@ pub struct Figures {
 /// The last message that was handed over in its time.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    place: (MediaTime, u64),
+    place: Place,
     delay: Duration,
 }
 
@@ -96,9 +99,7 @@ pub struct Buffer {
     /// Media times of messages that are not whole, by where they begin.
     times: BTreeMap<u64, u32>,
     /// Messages by their media time, and by where they begin.
-    waiting: BTreeMap<(MediaTime, u64), Waiting>,
-    /// The media time of the message that came last.
-    newest: Option<MediaTime>,
+    waiting: BTreeMap<Place, Waiting>,
     /// Data without a media time, and with nothing before it that waits.
     at_once: VecDeque<Delivery>,
     bytes: usize,
@@ -147,8 +148,9 @@ impl Buffer {
         (holds_none || self.load_bytes() < bytes_max) && !self.has_ended
     }
 
-    /// Takes in what the order has let go at `now`. (playout.md R-4)
-    pub fn insert(&mut self, now: Time, clock: &mut Clock, mechanism: &Slot, what: Delivery) {
+    /// Takes in what the order has let go at `now`. `in_order`: nothing may be handed over before
+    /// what was let go before it, whatever media times say. (playout.md R-4)
+    pub fn insert(&mut self, now: Time, clock: &mut Clock, mechanism: &Slot, in_order: bool, what: Delivery) {
         let (start, len) = match &what {
             Delivery::Message(start, data)
             | Delivery::Presented(start, data)
@@ -171,17 +173,19 @@ impl Buffer {
         let Some(wire) = self.times.remove(&start) else {
             return self.keep_place(now, start, what);
         };
-        let media = clock.read(wire);
+        let media = clock.read(now, wire);
         let transit = clock.on_arrival(now, media);
         self.look_at(now, clock, mechanism, transit);
-        let place = (media, start);
+        let place = match self.waiting.last_key_value() {
+            Some((last, _)) if in_order && (media, start) < *last => behind(*last, start),
+            _ => (media, start),
+        };
         let due = self.due_of(place, now, clock);
         let is_late = due.is_some_and(|due| due < instant(micros(now)))
             || self.last.is_some_and(|last| place < last.place);
         self.judge(now, clock, is_late);
         if !is_late || mechanism.keeps_late() {
-            self.newest = Some(media);
-            self.waiting.insert(place, Waiting { arrived: now, what, has_time: true, is_late });
+            self.waiting.insert(place, Waiting { arrived: now, what, made: Some(media), is_late });
         } else {
             // playout.md R-6: its place counts as missing.
             self.bytes -= len + MESSAGE_BYTES;
@@ -193,10 +197,10 @@ impl Buffer {
 
     /// Data without a time keeps its place behind what waits. (playout.md R-4)
     fn keep_place(&mut self, now: Time, start: u64, what: Delivery) {
-        match self.newest.filter(|_| !self.waiting.is_empty()) {
-            Some(media) => {
-                let waiting = Waiting { arrived: now, what, has_time: false, is_late: false };
-                self.waiting.insert((media, start), waiting);
+        match self.waiting.last_key_value() {
+            Some((last, _)) => {
+                let waiting = Waiting { arrived: now, what, made: None, is_late: false };
+                self.waiting.insert(behind(*last, start), waiting);
             }
             None => self.at_once.push_back(what),
         }
@@ -254,7 +258,7 @@ impl Buffer {
     }
 
     /// When a message is due that arrived then; `None` = at once.
-    fn due_of(&self, (media, _): (MediaTime, u64), arrived: Time, clock: &Clock) -> Option<Time> {
+    fn due_of(&self, (media, _): Place, arrived: Time, clock: &Clock) -> Option<Time> {
         let delay = self.delay_of(media)?;
         // playout.md R-7: whatever a sender says, nothing waits for longer.
         Some(clock.due(media, delay).min(arrived + delay))
@@ -291,7 +295,7 @@ impl Buffer {
             return Some(Next::Missing(missing));
         }
         let delay = self.delay_of(place.0).unwrap_or(Duration::ZERO);
-        let (_, Waiting { what, has_time, is_late, .. }) = self.waiting.pop_first()?;
+        let (_, Waiting { what, made, is_late, .. }) = self.waiting.pop_first()?;
         self.bytes -= bytes_of(&what) + MESSAGE_BYTES;
         if !is_late && self.last.is_none_or(|last| place > last.place) {
             if let Some(last) = self.last {
@@ -301,9 +305,12 @@ impl Buffer {
             self.last = Some(Last { place, delay });
             self.may_jump = false;
         }
-        let made = place.0.as_micros().saturating_add(clock.quickest());
-        let age = Duration::from_micros(u64::try_from(micros(now).saturating_sub(made)).unwrap_or(0));
-        Some(Next::Data(what, has_time.then_some(Timing { media: place.0, delay, age, is_late })))
+        let timing = made.map(|media| {
+            let arrives = media.as_micros().saturating_add(clock.quickest());
+            let age = u64::try_from(micros(now).saturating_sub(arrives)).unwrap_or(0);
+            Timing { media, delay, age: Duration::from_micros(age), is_late }
+        });
+        Some(Next::Data(what, timing))
     }
 
     /// True if nothing waits, and nothing else is to come out of it.
@@ -326,6 +333,12 @@ impl Buffer {
     pub fn heap_bytes(&self) -> usize {
         self.spread.heap_bytes() + self.load_bytes()
     }
+}
+
+/// The place right behind another of what begins at `start`.
+fn behind((media, before): Place, start: u64) -> Place {
+    let step = i64::from(start <= before);
+    (MediaTime::from_micros(media.as_micros().saturating_add(step)), start)
 }
 
 fn bytes_of(what: &Delivery) -> usize {

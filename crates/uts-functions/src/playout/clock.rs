@@ -48,8 +48,8 @@ pub type Transit = i64;
 /// The clock of the sender of a connection, as it is seen here. It outlives every mechanism.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// The last media time that came.
-    last: Option<MediaTime>,
+    /// The last media time that came, and when.
+    last: Option<(Time, MediaTime)>,
     /// The last second in which something came.
     second: u64,
     /// The quickest of a second.
@@ -57,18 +57,20 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A media time as it travelled: the one nearest to the last (playout.md R-1).
-    pub fn read(&mut self, wire: u32) -> MediaTime {
-        let time = self.nearest(wire);
-        self.last = Some(time);
+    /// A media time as it travelled: the one nearest to what the sender's clock shows by now, as the
+    /// last that came makes it (playout.md R-1).
+    pub fn read(&mut self, now: Time, wire: u32) -> MediaTime {
+        let time = self.nearest(now, wire);
+        self.last = Some((now, time));
         time
     }
 
-    /// The media time nearest to the last that was read, of those that travel so.
-    pub fn nearest(&self, wire: u32) -> MediaTime {
-        let last = self.last.unwrap_or(MediaTime(wire.into()));
-        let step = wire.wrapping_sub(last.0 as u32).cast_signed();
-        MediaTime(last.0.saturating_add(step.into()))
+    /// The media time that [`Clock::read`] would tell.
+    pub fn nearest(&self, now: Time, wire: u32) -> MediaTime {
+        let Some((then, last)) = self.last else { return MediaTime(wire.into()) };
+        let shows = last.0.saturating_add(micros(now).saturating_sub(micros(then)));
+        let step = wire.wrapping_sub(shows as u32).cast_signed();
+        MediaTime(shows.saturating_add(step.into()))
     }
 
     /// A message has come whole. Says how long it was on its way. (playout.md R-2)
@@ -122,13 +124,25 @@ mod tests {
 
     #[test]
     fn a_media_time_goes_on_beyond_its_bits_in_both_directions() {
-        let mut clock = Clock::default();
-        let first = clock.read(u32::MAX - 10);
-        let second = clock.read(20);
+        let (mut clock, now) = (Clock::default(), Time::from_millis(1000));
+        let first = clock.read(now, u32::MAX - 10);
+        let second = clock.read(now, 20);
         assert_eq!(second.as_micros() - first.as_micros(), 31);
-        assert_eq!(clock.read(u32::MAX - 10), first);
+        assert_eq!(clock.read(now, u32::MAX - 10), first);
         for _ in 0..100_000 {
-            clock.read(clock.last.expect("read").0 as u32 ^ (1 << 31));
+            clock.read(now, clock.last.expect("read").1.0 as u32 ^ (1 << 31));
+        }
+    }
+
+    /// The bits of a media time have come round any number of times in a pause.
+    #[test]
+    fn a_media_time_goes_on_after_a_pause_of_any_length() {
+        for pause_s in [1, 2000, 2200, 4000, 4300, 86_400, 10_000_000] {
+            let mut clock = Clock::default();
+            let first = clock.read(Time::from_millis(7000), 4_000_000_000);
+            let passed = pause_s * 1_000_000;
+            let second = clock.read(Time::from_millis((7 + pause_s) * 1000), (4_000_000_000 + passed) as u32);
+            assert_eq!(second.since(first), Duration::from_secs(pause_s), "{pause_s} s");
         }
     }
 
@@ -143,7 +157,7 @@ mod tests {
             let theirs = (step * 10_002 + 4_000_000_000) as u32;
             let jitter = Duration::from_micros(step * 7919 % 10_000);
             let now = made + Duration::from_millis(30) + jitter;
-            let media = clock.read(theirs);
+            let media = clock.read(now, theirs);
             clock.on_arrival(now, media);
             let due = clock.due(media, age);
             let ideal = made + Duration::from_millis(150);

@@ -81,7 +81,7 @@ impl Receiver {
             self.buffer.note(start, self.wire(made), 0);
             let what = Delivery::Message(start, Bytes::from_static(&[7; 10]));
             let now = Time::from_micros(arrives as u64);
-            self.buffer.insert(now, &mut self.clock, &self.mechanism, what);
+            self.buffer.insert(now, &mut self.clock, &self.mechanism, false, what);
             self.outcome.held_max = self.outcome.held_max.max(self.buffer.load_bytes());
         }
         self.hand_over(sent, i64::MAX / 4);
@@ -259,7 +259,7 @@ fn a_delay_that_is_changed_leaves_no_gap() {
             receiver.buffer.note(start, receiver.wire(made), 0);
             let what = Delivery::Message(start, Bytes::from_static(&[7; 10]));
             let now = Time::from_micros(arrives as u64);
-            receiver.buffer.insert(now, &mut receiver.clock, &receiver.mechanism, what);
+            receiver.buffer.insert(now, &mut receiver.clock, &receiver.mechanism, false, what);
         }
         receiver.hand_over(&all, i64::MAX / 4);
         let played = &receiver.outcome;
@@ -288,7 +288,7 @@ fn a_sender_that_lies_about_its_media_times_delays_nothing_beyond_the_delay() {
                 buffer.note((random.next() * 1e12) as u64, media, 0);
                 if buffer.has_room(64 << 10) {
                     let what = Delivery::Message(11 * n, Bytes::from_static(&[7; 10]));
-                    buffer.insert(now, &mut clock, &mechanism, what);
+                    buffer.insert(now, &mut clock, &mechanism, false, what);
                     held.push((11 * n, now));
                 }
                 while let Some(next) = buffer.pop(now, &clock) {
@@ -312,7 +312,7 @@ fn what_is_missing_is_told_once_in_its_place() {
     let put = |buffer: &mut Buffer, clock: &mut Clock, n: u64, at_ms: u64| {
         buffer.note(11 * n, (n * 20_000) as u32, 0);
         let what = Delivery::Message(11 * n, Bytes::from_static(&[7; 10]));
-        buffer.insert(Time::from_millis(at_ms), clock, &mechanism, what);
+        buffer.insert(Time::from_millis(at_ms), clock, &mechanism, false, what);
     };
     for (n, at) in [(0, 10), (1, 30), (3, 70), (4, 90)] {
         put(&mut buffer, &mut clock, n, at);
@@ -346,7 +346,7 @@ fn messages_are_handed_over_in_the_order_of_the_media() {
         let start = 11 * n as u64;
         buffer.note(start, (picture * 40_000) as u32, 0);
         let what = Delivery::Message(start, Bytes::copy_from_slice(&[picture as u8; 10]));
-        buffer.insert(Time::from_millis(10 + 40 * n as u64), &mut clock, &mechanism, what);
+        buffer.insert(Time::from_millis(10 + 40 * n as u64), &mut clock, &mechanism, false, what);
     }
     let mut shown = Vec::new();
     while let Some(due) = buffer.due(&clock) {
@@ -367,7 +367,7 @@ fn what_comes_too_late_is_handed_over_only_where_that_is_asked() {
         for (n, arrives) in [(0u64, 10), (1, 90)] {
             buffer.note(11 * n, (n * 20_000) as u32, 0);
             let what = Delivery::Message(11 * n, Bytes::from_static(&[7; 10]));
-            buffer.insert(Time::from_millis(arrives), &mut clock, &mechanism, what);
+            buffer.insert(Time::from_millis(arrives), &mut clock, &mechanism, false, what);
         }
         let mut timings = Vec::new();
         while let Some(next) = buffer.pop(Time::from_millis(200), &clock) {
@@ -397,7 +397,7 @@ fn an_exchange_forgets_nothing() {
                 if n == 5 {
                     buffer.follow(&to);
                 }
-                buffer.insert(Time::from_millis(10 + 20 * n), &mut clock, mechanism, what);
+                buffer.insert(Time::from_millis(10 + 20 * n), &mut clock, mechanism, false, what);
             }
             let mut count = 0;
             while let Some(next) = buffer.pop(Time::from_millis(60_000), &clock) {
@@ -420,6 +420,34 @@ fn parameters_out_of_range_are_refused() {
     }
 }
 
+/// Whatever media times say, what was let go in an order is handed over in it, and says its own
+/// time.
+#[test]
+fn an_order_is_kept_against_media_times() {
+    for seed in 1..50 {
+        let mut random = Random(seed);
+        let mechanism = slot(1, &[("delay", 100), ("late", 1)]);
+        let (mut clock, mut buffer) = (Clock::default(), Buffer::default());
+        let (mut let_go, mut handed_over) = (Vec::new(), Vec::new());
+        for n in 0..500u64 {
+            let now = Time::from_millis(1000 + n * 7);
+            // Positions that are in no order, as under an order of keys.
+            let (start, made) = (11 * (n ^ 5), (random.next() * 4e9) as u32);
+            buffer.note(start, made, 0);
+            let what = Delivery::Message(start, Bytes::from_static(&[7; 10]));
+            buffer.insert(now, &mut clock, &mechanism, true, what);
+            let_go.push((start, made));
+            while let Some(next) = buffer.pop(now, &clock) {
+                if let Next::Data(Delivery::Message(start, _), timing) = next {
+                    handed_over.push((start, timing.expect("it has a time").media.on_the_wire()));
+                }
+            }
+        }
+        assert!(handed_over.len() > 400, "seed {seed}: {}", handed_over.len());
+        assert_eq!(handed_over, let_go[..handed_over.len()], "seed {seed}");
+    }
+}
+
 /// An exchange has the flow go on in bytes, or without media times: what follows does not overtake
 /// what waits, and is not missing.
 #[test]
@@ -430,8 +458,8 @@ fn what_has_no_time_follows_what_waits() {
             (slot(1, &[("delay", 100)]), Clock::default(), Buffer::default());
         buffer.note(0, 0, 0);
         let now = Time::from_millis(30);
-        buffer.insert(now, &mut clock, &mechanism, Delivery::Message(0, text.clone()));
-        buffer.insert(now, &mut clock, &mechanism, next.clone());
+        buffer.insert(now, &mut clock, &mechanism, true, Delivery::Message(0, text.clone()));
+        buffer.insert(now, &mut clock, &mechanism, true, next.clone());
         assert_eq!(buffer.pop(Time::from_millis(60), &clock), None);
         let later = Time::from_millis(200);
         let mut popped = || match buffer.pop(later, &clock) {
@@ -441,7 +469,7 @@ fn what_has_no_time_follows_what_waits() {
         assert_eq!(popped(), Some(Delivery::Message(0, text.clone())));
         assert_eq!(popped(), Some(next.clone()));
         let end = if matches!(next, Delivery::Bytes(..)) { 21 } else { 22 };
-        buffer.insert(later, &mut clock, &mechanism, Delivery::Message(end, text.clone()));
+        buffer.insert(later, &mut clock, &mechanism, true, Delivery::Message(end, text.clone()));
         let last = buffer.pop(later, &clock);
         assert!(matches!(last, Some(Next::Data(Delivery::Message(..), _))), "{last:?}");
     }

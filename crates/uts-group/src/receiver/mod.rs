@@ -181,7 +181,7 @@ impl Receiver {
             }
             let source = self.blocks.get(&number).and_then(|block| block.source(index));
             if let Some(source) = source {
-                if self.due(source).is_some_and(|due| due > now) {
+                if self.due(now, source).is_some_and(|due| due > now) {
                     break;
                 }
                 if self.missing > 0 {
@@ -235,7 +235,7 @@ impl Receiver {
     pub fn next_timeout(&self, now: Time) -> Time {
         let asking = self.blocks.values().filter_map(|block| block.asking.due()).min();
         let asking = asking.map(|at| at.max(self.quiet_until));
-        let next = self.next_present().and_then(|source| self.due(source));
+        let next = self.next_present().and_then(|source| self.due(now, source));
         let stale = self.settings.latency.and_then(|latency| {
             let first = self.blocks.values().find(|block| block.needs(self.settings.sources) > 0)?;
             Some(first.since + latency)
@@ -249,7 +249,7 @@ impl Receiver {
 
     fn on_source(&mut self, now: Time, number: u32, index: u8, before: u8, source: Bytes) {
         if let Some(time) = source.first_chunk::<TIME_BYTES>() {
-            let made = self.clock.read(u32::from_be_bytes(*time));
+            let made = self.clock.read(now, u32::from_be_bytes(*time));
             self.clock.on_arrival(now, made);
         }
         if before > 0 && number.checked_sub(1).is_some_and(|before| self.reach(now, before)) {
@@ -406,7 +406,7 @@ impl Receiver {
             return true;
         }
         let Some(latency) = self.settings.latency else { return false };
-        let next = self.next_present().and_then(|source| self.due(source));
+        let next = self.next_present().and_then(|source| self.due(now, source));
         let has_ended = number + 1 < self.end || block.count.is_some() || block.reaches() > index;
         has_ended && next.unwrap_or(block.since + latency) <= now
     }
@@ -419,9 +419,9 @@ impl Receiver {
     }
 
     /// The instant at which a source is to be handed over; `None` if that is at once.
-    fn due(&self, source: &Bytes) -> Option<Time> {
+    fn due(&self, now: Time, source: &Bytes) -> Option<Time> {
         let time = source.first_chunk::<TIME_BYTES>()?;
-        let made = self.clock.nearest(u32::from_be_bytes(*time));
+        let made = self.clock.nearest(now, u32::from_be_bytes(*time));
         Some(self.clock.due(made, self.settings.latency?))
     }
 }

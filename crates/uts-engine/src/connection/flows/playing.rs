@@ -4,8 +4,8 @@ use crate::connection::flows::halves::ReceiveHalf;
 use crate::connection::{Stats, Ways};
 use crate::synthesis::ReceiveStack;
 use uts_functions::playout::{self, Buffer, Clock, Figures, Next};
-use uts_functions::sequencing::Sequencing;
 use uts_functions::sequencing::reassembly::Delivery;
+use uts_functions::sequencing::{Rows, Sequencing};
 use uts_functions::{Choice, Function, Time};
 use uts_wire::frame;
 
@@ -32,7 +32,7 @@ impl Playing {
         &mut self,
         now: Time,
         clock: &mut Clock,
-        bytes_max: usize,
+        (bytes_max, in_order): (usize, bool),
         mut next: impl FnMut() -> Option<Delivery>,
     ) {
         let late = self.buffer.figures().late;
@@ -42,7 +42,7 @@ impl Playing {
             if let Delivery::Skipped(positions) = what {
                 self.skipped += positions;
             }
-            self.buffer.insert(now, clock, &self.mechanism, what);
+            self.buffer.insert(now, clock, &self.mechanism, in_order, what);
         }
         self.late += self.buffer.figures().late - late;
         self.due = self.buffer.due(clock);
@@ -115,8 +115,10 @@ impl ReceiveHalf {
     ) -> bool {
         let Some(playing) = self.playing.as_deref_mut() else { return false };
         let bytes_max = usize::try_from(self.grant.window_bytes_max).unwrap_or(usize::MAX);
-        let data = &mut self.data;
-        playing.take(now, clock.get_or_insert_default(), bytes_max, || sequencing.next(data, usize::MAX));
+        let (data, in_order) = (&mut self.data, sequencing.rows() != Rows::AnyOrder);
+        playing.take(now, clock.get_or_insert_default(), (bytes_max, in_order), || {
+            sequencing.next(data, usize::MAX)
+        });
         playing.count(stats);
         true
     }
