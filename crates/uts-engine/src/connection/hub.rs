@@ -108,8 +108,8 @@ impl Open {
             return self.take_in_envelope(at, payload);
         }
         let mut places = Places::new(payload);
-        let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(at.stack) };
-        if self.ways.overruns(at.stack, &contents) || self.ways.lacks_memory(at.stack, &contents) {
+        let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(at.epoch) };
+        if self.ways.overruns(at.epoch, &contents) || self.ways.lacks_memory(at.epoch, &contents) {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as
             // arrived.
             self.ways.stats.dropped_overrun += 1;
@@ -119,11 +119,10 @@ impl Open {
         if self.ways.refuses(at, &contents) {
             return;
         }
-        let Some((epoch, is_recovered)) = self.ways.on_arrival(at, contents.seen(), payload.len() as u64)
-        else {
+        let Some(is_recovered) = self.ways.on_arrival(at, contents.seen(), payload.len() as u64) else {
             return;
         };
-        self.on_packet_of_epoch(at.now, epoch, at.is_enclosed);
+        self.on_packet_of_epoch(at.now, at.epoch, at.is_enclosed);
         if is_recovered {
             return;
         }
@@ -137,7 +136,7 @@ impl Open {
                 if contents.seen().has_data {
                     self.ways.hold_back(at, &contents);
                 }
-                self.repair(at, epoch, payload, &contents)
+                self.repair(at, payload, &contents)
             }
             Err(reason) => self.fail(reason),
         }

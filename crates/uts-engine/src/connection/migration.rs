@@ -241,7 +241,7 @@ impl Open {
             }
             Err(_) => return false,
         };
-        let stack = inbound.stacks.get(opened.stack);
+        let stack = inbound.stack(opened.epoch);
         // Without a tag anybody could take the connection away.
         if stack.and_then(|stack| stack.protection.as_ref()).is_none_or(|p| p.tag_bytes() == 0) {
             return false;
@@ -249,7 +249,7 @@ impl Open {
         self.ways.stats.bytes_received += bytes;
         let is_news = largest.is_none_or(|largest| opened.number > largest);
         let has_other_id = self.identity.local_cid != id;
-        let at = Arrived::of(now, ecn, opened.stack, opened.number);
+        let at = Arrived::of(now, ecn, opened.epoch, opened.number);
         self.take_in(&at, &datagram[opened.frames]);
         if self.life.is_live() && is_news {
             self.identity.came_by(&id);

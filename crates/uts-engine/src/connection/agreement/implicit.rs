@@ -88,7 +88,7 @@ impl Open {
     #[cold]
     pub(in crate::connection) fn take_in_envelope(&mut self, at: &Arrived, payload: &[u8]) {
         let Some(Ok(Frame::UsePf(frame))) = FrameIter::new(payload).next().filter(|_| !at.is_enclosed) else {
-            return self.on_malformed(at.stack);
+            return self.on_malformed(at.epoch);
         };
         self.on_authentic(at.now);
         if !self.reads_carried(at.now, &frame) {
@@ -99,16 +99,13 @@ impl Open {
         let mut packet = frame.packet.to_vec();
         let inbound = &self.ways.inbound;
         let opened = inbound.unseal(&self.identity.local_cid, &mut packet).ok();
-        let is_meant = |opened: &Unsealed| {
-            let stack = inbound.stacks.get(opened.stack);
-            opened.number == at.number && stack.is_some_and(|stack| stack.epoch == frame.epoch)
-        };
+        let is_meant = |opened: &Unsealed| opened.number == at.number && opened.epoch == frame.epoch;
         match opened.filter(is_meant) {
-            Some(Unsealed { stack, frames, right_bytes: None, .. }) => {
-                let at = Arrived { stack, is_enclosed: true, ..*at };
+            Some(Unsealed { epoch, frames, right_bytes: None, .. }) => {
+                let at = Arrived { epoch, is_enclosed: true, ..*at };
                 self.take_in(&at, &packet[frames]);
             }
-            _ => self.on_malformed(at.stack),
+            _ => self.on_malformed(at.epoch),
         }
     }
 

@@ -17,7 +17,7 @@ impl Open {
         right_bytes: usize,
     ) {
         let tail =
-            damaged_end(payload, right_bytes).filter(|(data, right)| self.takes(at.stack, data, *right));
+            damaged_end(payload, right_bytes).filter(|(data, right)| self.takes(at.epoch, data, *right));
         let mut frames = Frames::new(payload);
         let Some((data, right_bytes)) = tail.filter(|_| frames.read()) else {
             self.ways.stats.dropped_malformed += 1;
@@ -26,8 +26,8 @@ impl Open {
         let contents = Contents::Frames(&frames);
         let receive = self.ways.flows.get(data.flow).map(|flow| &flow.receive.data);
         if receive.is_some_and(|data| data.is_full_of_damage())
-            || self.ways.overruns(at.stack, &contents)
-            || self.ways.lacks_memory(at.stack, &contents)
+            || self.ways.overruns(at.epoch, &contents)
+            || self.ways.lacks_memory(at.epoch, &contents)
         {
             self.ways.stats.dropped_overrun += 1;
             return;
@@ -37,15 +37,15 @@ impl Open {
             return;
         }
         let arrival = self.ways.on_arrival(at, contents.seen(), payload.len() as u64);
-        let Some((epoch, _)) = arrival else {
-            bug!("stack {} of a damaged packet is gone", at.stack);
+        if arrival.is_none() {
+            bug!("epoch {} of a damaged packet is gone", at.epoch);
             return;
-        };
-        self.on_packet_of_epoch(at.now, epoch, at.is_enclosed);
+        }
+        self.on_packet_of_epoch(at.now, at.epoch, at.is_enclosed);
         self.ways.stats.packets_damaged += 1;
         let handled = frames.try_for_each(|frame| match frame {
             Frame::Data(found) if core::ptr::eq(found.bytes, data.bytes) => {
-                let Some(placed) = self.ways.place(at.stack, data.flow)? else { return Ok(()) };
+                let Some(placed) = self.ways.place(at.epoch, data.flow)? else { return Ok(()) };
                 self.ways.insert_data(at, placed, found, Some(right_bytes))
             }
             frame => self.handle_frame(at, frame),
@@ -58,8 +58,8 @@ impl Open {
 
     /// True if a part of a message that came under a stack is taken with so many right bytes: the
     /// stack lets damage through, and all that this end asks to be right is (`recvChecksumLen`).
-    fn takes(&self, index: usize, data: &Data<'_>, right_bytes: u64) -> bool {
-        let stack = self.ways.inbound.stacks.get(index);
+    fn takes(&self, epoch: u32, data: &Data<'_>, right_bytes: u64) -> bool {
+        let stack = self.ways.inbound.stack(epoch);
         let is_let_through = stack.is_some_and(|stack| stack.layout.tolerates && stack.layout.offsets);
         let Some(least) = self.ways.config.requirements.recv_checksum_len.filter(|_| is_let_through) else {
             return false;

@@ -37,7 +37,7 @@ impl Ways {
     /// True if a packet is not taken in, since it has data behind a gap, and nothing such is kept.
     /// Where some is, and no more may be, that is given up first.
     pub(in crate::connection) fn refuses(&mut self, at: &Arrived, contents: &Contents<'_, '_>) -> bool {
-        let stack = self.inbound.stacks.get(at.stack);
+        let stack = self.inbound.stack(at.epoch);
         let keeps = stack.map_or(HELD_MAX, keeps);
         if keeps >= HELD_MAX || !self.leaves_gap(contents) {
             return false;
@@ -96,8 +96,7 @@ impl Ways {
     /// A packet has been taken in: it is held back from reports if data before its own is missing,
     /// and the mechanism has it so.
     pub(in crate::connection) fn hold_back(&mut self, at: &Arrived, contents: &Contents<'_, '_>) {
-        let (stack, number) = (at.stack, at.number);
-        let stack = self.inbound.stacks.get(stack);
+        let (stack, number) = (self.inbound.stack(at.epoch), at.number);
         if !stack.is_some_and(|stack| stack.acknowledgement.is_cumulative()) {
             return;
         }

@@ -37,14 +37,14 @@ pub(crate) struct Inbound {
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
 }
 
-/// A packet that is being taken in: when and how it came, and under which stack it was built.
+/// A packet that is being taken in: when and how it came, and in which epoch it was built. What it
+/// says may open epochs and close some, so that indices of stacks change meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Arrived {
     pub now: Time,
     /// Its mark by the network; `None` = unmarked, or recovered from redundancy.
     pub ecn: Option<Ecn>,
-    /// Index of the stack.
-    pub stack: usize,
+    pub epoch: u32,
     pub number: u64,
     /// It came in an envelope.
     pub is_enclosed: bool,
@@ -52,8 +52,8 @@ pub(in crate::connection) struct Arrived {
 
 /// A packet that was opened.
 pub(in crate::connection) struct Unsealed {
-    /// Index of the stack under which it was built.
-    pub stack: usize,
+    /// Epoch in which it was built.
+    pub epoch: u32,
     pub number: u64,
     /// Where its frames are.
     pub frames: Range<usize>,
@@ -75,9 +75,15 @@ pub(in crate::connection) enum Dropped {
 
 impl Arrived {
     /// A packet that came by itself.
-    pub fn of(now: Time, ecn: Option<Ecn>, stack: usize, number: u64) -> Self {
-        Arrived { now, ecn, stack, number, is_enclosed: false }
+    pub fn of(now: Time, ecn: Option<Ecn>, epoch: u32, number: u64) -> Self {
+        Arrived { now, ecn, epoch, number, is_enclosed: false }
     }
+}
+
+/// The stack of an open epoch, to be changed. See [`Inbound::stack`].
+#[inline]
+pub(super) fn stack_of(stacks: &mut [ReceiveStack], epoch: u32) -> Option<&mut ReceiveStack> {
+    stacks.iter_mut().rev().find(|s| s.epoch == epoch)
 }
 
 impl Inbound {
@@ -155,6 +161,12 @@ impl Inbound {
         self.stacks.iter().rposition(|s| s.epoch % 32 == u32::from(low5))
     }
 
+    /// The stack of an open epoch. Most packets are of the newest.
+    #[inline]
+    pub fn stack(&self, epoch: u32) -> Option<&ReceiveStack> {
+        self.stacks.iter().rev().find(|s| s.epoch == epoch)
+    }
+
     /// The newest open epoch of a group.
     pub fn newest(&self, group: u8) -> Option<&ReceiveStack> {
         self.stacks.iter().rev().find(|s| s.group == group)
@@ -211,6 +223,6 @@ impl Inbound {
             return Err(Dropped::Duplicate);
         }
         let frames = start..start + frames_bytes;
-        Ok(Unsealed { stack: index, number, frames, repaired, right_bytes })
+        Ok(Unsealed { epoch: stack.epoch, number, frames, repaired, right_bytes })
     }
 }

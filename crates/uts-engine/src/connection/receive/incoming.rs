@@ -8,7 +8,7 @@ use crate::bug::bug;
 use crate::connection::flows::violation;
 use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
-use crate::connection::receive::inbound::{Arrived, Dropped, Unsealed};
+use crate::connection::receive::inbound::{Arrived, Dropped, Unsealed, stack_of};
 use crate::connection::receive::messages::Messages;
 use crate::connection::stage::Open;
 use crate::connection::{CloseReason, Event, Ways};
@@ -86,12 +86,12 @@ impl Open {
             self.ways.trace.pass(Point::Opened, packet.len());
         }
         match opened {
-            Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
-                self.take_in_damaged(&Arrived::of(now, ecn, stack, number), &packet[frames], right_bytes)
+            Ok(Unsealed { epoch, number, frames, right_bytes: Some(right_bytes), .. }) => {
+                self.take_in_damaged(&Arrived::of(now, ecn, epoch, number), &packet[frames], right_bytes)
             }
-            Ok(Unsealed { stack, number, frames, repaired, .. }) => {
+            Ok(Unsealed { epoch, number, frames, repaired, .. }) => {
                 self.ways.stats.packets_corrected += u64::from(repaired);
-                self.take_in(&Arrived::of(now, ecn, stack, number), &packet[frames])
+                self.take_in(&Arrived::of(now, ecn, epoch, number), &packet[frames])
             }
             Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,
             Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
@@ -111,25 +111,24 @@ impl Open {
 
     /// An authentic packet that cannot be read: the peer is broken. Without protection it may be
     /// anybody's.
-    pub(in crate::connection) fn on_malformed(&mut self, index: usize) {
+    pub(in crate::connection) fn on_malformed(&mut self, epoch: u32) {
         self.ways.stats.dropped_malformed += 1;
-        let protection = self.ways.inbound.stacks.get(index).and_then(|stack| stack.protection.as_ref());
+        let protection = self.ways.inbound.stack(epoch).and_then(|stack| stack.protection.as_ref());
         let tagged = protection.is_some_and(|protection| protection.tag_bytes() > 0);
         if tagged {
             self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
         }
     }
 
-    /// Feeds redundancy with a packet of an epoch, and takes in what it brings back.
+    /// Feeds redundancy with a packet, and takes in what it brings back.
     pub(in crate::connection) fn repair(
         &mut self,
         at: &Arrived,
-        epoch: u32,
         payload: &[u8],
         contents: &Contents<'_, '_>,
     ) {
         let inbound = &mut self.ways.inbound;
-        let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
+        let Some(stack) = stack_of(&mut inbound.stacks, at.epoch) else { return };
         // Where nothing decodes redundancy, it would only be held.
         let Some(decoder) = &mut stack.fec else { return };
         let has_data = contents.seen().has_data;
@@ -147,7 +146,7 @@ impl Open {
         }
         self.ways.note_redundancy();
         for packet in recovered {
-            self.take_in_recovered(at.now, epoch, packet);
+            self.take_in_recovered(at.now, at.epoch, packet);
         }
     }
 
@@ -155,8 +154,10 @@ impl Open {
     /// (fec.md)
     fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
         let inbound = &mut self.ways.inbound;
-        let Some(stack) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
-        let at = &Arrived::of(now, None, stack, packet.number);
+        if inbound.stack(epoch).is_none() {
+            return;
+        }
+        let at = &Arrived::of(now, None, epoch, packet.number);
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
@@ -165,8 +166,8 @@ impl Open {
         }
         let mut frames = Frames::new(&packet.payload);
         if !frames.read()
-            || self.ways.overruns(stack, &Contents::Frames(&frames))
-            || self.ways.lacks_memory(stack, &Contents::Frames(&frames))
+            || self.ways.overruns(epoch, &Contents::Frames(&frames))
+            || self.ways.lacks_memory(epoch, &Contents::Frames(&frames))
             || self.ways.refuses(at, &Contents::Frames(&frames))
         {
             return;
@@ -211,35 +212,30 @@ impl Ways {
     /// True if the packet holds data for which there is no room although its sender was not told to
     /// stop: more bytes than memory is given, or more gaps than are remembered where none may be
     /// given up. It will be repeated, if anything is.
-    pub(in crate::connection) fn overruns(&self, index: usize, contents: &Contents<'_, '_>) -> bool {
+    pub(in crate::connection) fn overruns(&self, epoch: u32, contents: &Contents<'_, '_>) -> bool {
         let frames = match contents {
-            Contents::Data(data) => return self.overruns_with(index, data),
-            Contents::Messages(messages) => return self.overruns_with_messages(index, messages),
+            Contents::Data(data) => return self.overruns_with(epoch, data),
+            Contents::Messages(messages) => return self.overruns_with_messages(epoch, messages),
             Contents::Frames(frames) => frames,
         };
         frames.seen.has_data
             && frames.any(|frame| match frame {
-                Frame::Data(data) => self.overruns_with(index, data),
+                Frame::Data(data) => self.overruns_with(epoch, data),
                 Frame::Messages(messages) => {
                     let len = messages.bytes.len() as u64;
                     let part = Part { offset: messages.offset, len: len + u64::from(messages.count) - 1 };
-                    self.overruns_with_parts(index, messages.flow, len, core::iter::once(part))
+                    self.overruns_with_parts(epoch, messages.flow, len, core::iter::once(part))
                 }
                 _ => false,
             })
     }
 
-    /// Notes that a packet has arrived, built under this stack, with so many bytes of frames. Says
-    /// its epoch, and whether redundancy had brought it back before: then only its arrival is news.
-    pub(in crate::connection) fn on_arrival(
-        &mut self,
-        at: &Arrived,
-        seen: Seen,
-        bytes: u64,
-    ) -> Option<(u32, bool)> {
-        let Arrived { now, ecn, stack, number, .. } = *at;
+    /// Notes that a packet has arrived, with so many bytes of frames. Says whether redundancy had
+    /// brought it back before: then only its arrival is news. `None` if its epoch is closed.
+    pub(in crate::connection) fn on_arrival(&mut self, at: &Arrived, seen: Seen, bytes: u64) -> Option<bool> {
+        let Arrived { now, ecn, epoch, number, .. } = *at;
         let inbound = &mut self.inbound;
-        let stack = inbound.stacks.get_mut(stack)?;
+        let stack = stack_of(&mut inbound.stacks, epoch)?;
         let is_recovered = inbound.arrivals.repaired.contains(number);
         let marked = ecn == Some(Ecn::Ce);
         let arrival = Arrival { number, now, eliciting: seen.eliciting, polled: seen.polled, marked };
@@ -254,31 +250,31 @@ impl Ways {
             self.feedback.insert(Topic::Rate);
         }
         self.stats.packets_received += 1;
-        self.trace.on_packet_received(now, number, stack.epoch, bytes);
-        Some((stack.epoch, is_recovered))
+        self.trace.on_packet_received(now, number, epoch, bytes);
+        Some(is_recovered)
     }
 
-    fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
+    fn overruns_with(&self, epoch: u32, data: &frame::Data<'_>) -> bool {
         let len = data.bytes.len() as u64;
         let part = Part { offset: data.offset, len };
-        self.overruns_with_parts(index, data.flow, len, core::iter::once(part))
+        self.overruns_with_parts(epoch, data.flow, len, core::iter::once(part))
     }
 
-    fn overruns_with_messages(&self, index: usize, messages: &Messages) -> bool {
+    fn overruns_with_messages(&self, epoch: u32, messages: &Messages) -> bool {
         // They stand in a row, so that what holds for all of them holds for each.
         let part = Part { offset: messages.start, len: messages.positions().saturating_sub(1) };
-        self.overruns_with_parts(index, messages.flow, messages.data_bytes, core::iter::once(part))
+        self.overruns_with_parts(epoch, messages.flow, messages.data_bytes, core::iter::once(part))
     }
 
     fn overruns_with_parts(
         &self,
-        index: usize,
+        epoch: u32,
         flow: u32,
         data_bytes: u64,
         mut parts: impl Iterator<Item = Part>,
     ) -> bool {
-        let Some(stack) = self.inbound.stacks.get(index) else {
-            bug!("stack {index} of a packet is gone before its data is read");
+        let Some(stack) = self.inbound.stack(epoch) else {
+            bug!("epoch {epoch} of a packet is gone before its data is read");
             return false;
         };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
@@ -308,11 +304,8 @@ impl Ways {
     }
 
     /// The next bytes of a file, of a flow that is known: the common case.
-    pub(in crate::connection) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
-        let Some(stack) = self.inbound.stacks.get(index) else {
-            bug!("stack {index} of a packet is gone before its data is read");
-            return false;
-        };
+    pub(in crate::connection) fn on_next_bytes(&mut self, epoch: u32, data: &frame::Data<'_>) -> bool {
+        let Some(stack) = self.inbound.stack(epoch) else { return false };
         let Some((receive, incoming)) = self.flows.receiving(data.flow) else { return false };
         if !receive.append(stack, data) {
             return false;
@@ -327,13 +320,11 @@ impl Ways {
     /// sees that it is in the stack's group. `None` if nobody wants the data.
     pub(in crate::connection) fn place(
         &mut self,
-        index: usize,
+        epoch: u32,
         id: u32,
     ) -> Result<Option<Placement>, CloseReason> {
-        let Some(stack) = self.inbound.stacks.get(index) else {
-            bug!("stack {index} of a packet is gone before its data is read");
-            return Ok(None);
-        };
+        // A peer may close the epoch of a packet by the packet itself: nobody wants the rest.
+        let Some(stack) = self.inbound.stack(epoch) else { return Ok(None) };
         let (group, governs) = (stack.group, &stack.flow);
         let sent_free = !governs.info().facts.grants;
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
@@ -379,7 +370,7 @@ impl Ways {
 
     /// Takes in data that follows on what has arrived of a flow in its place; false of other data.
     fn takes_next(&mut self, at: &Arrived, data: &frame::Data<'_>) -> Result<bool, CloseReason> {
-        if !self.on_next_bytes(at.stack, data) {
+        if !self.on_next_bytes(at.epoch, data) {
             return Ok(false);
         }
         self.keeps_to_credit()?;
@@ -395,7 +386,7 @@ impl Ways {
         if self.takes_next(at, data)? {
             return Ok(());
         }
-        let Some(placed) = self.place(at.stack, data.flow)? else {
+        let Some(placed) = self.place(at.epoch, data.flow)? else {
             self.note_end(data);
             return Ok(());
         };
@@ -448,7 +439,7 @@ impl Ways {
             // Nobody waits for what came without positions, or did not come.
             receive.data.skip(0..start);
         }
-        let stack = self.inbound.stacks.get(at.stack);
+        let stack = self.inbound.stack(at.epoch);
         let is_revocable = stack.is_some_and(|stack| receive.may_give_up(stack, start));
         let inserted = receive.insert_tagged(start, data, limit).unwrap_or_else(|| {
             let segment = Segment {
@@ -486,10 +477,10 @@ impl Ways {
     /// A message says what it waits for.
     pub(in crate::connection) fn on_order(
         &mut self,
-        index: usize,
+        epoch: u32,
         order: &frame::Order,
     ) -> Result<(), CloseReason> {
-        let counts = self.place(index, order.flow)?.is_some_and(|placed| placed.counts);
+        let counts = self.place(epoch, order.flow)?.is_some_and(|placed| placed.counts);
         let receive = self.flows.get_mut(order.flow).map(|flow| &mut flow.receive).filter(|_| counts);
         if let Some(receive) = receive.filter(|receive| order.start < receive.limit()) {
             receive.data.note_order(order.start, order.after.clone());
@@ -501,10 +492,10 @@ impl Ways {
     /// A message says when it was made.
     pub(in crate::connection) fn on_media_time(
         &mut self,
-        index: usize,
+        epoch: u32,
         media: &frame::MediaTime,
     ) -> Result<(), CloseReason> {
-        let counts = self.place(index, media.flow)?.is_some_and(|placed| placed.counts);
+        let counts = self.place(epoch, media.flow)?.is_some_and(|placed| placed.counts);
         let receive = self.flows.get_mut(media.flow).map(|flow| &mut flow.receive).filter(|_| counts);
         if let Some(receive) = receive.filter(|receive| media.start < receive.limit()) {
             receive.note_media_time(media);

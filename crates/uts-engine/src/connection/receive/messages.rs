@@ -140,9 +140,9 @@ impl Ways {
         messages: &Messages,
         payload: &[u8],
     ) -> Result<(), CloseReason> {
-        let Some(Placement { counts, repeats }) = self.place(at.stack, messages.flow)? else { return Ok(()) };
+        let Some(Placement { counts, repeats }) = self.place(at.epoch, messages.flow)? else { return Ok(()) };
         let receive = self.flows.get(messages.flow).map(|flow| &flow.receive);
-        let stack = self.inbound.stacks.get(at.stack);
+        let stack = self.inbound.stack(at.epoch);
         let is_revocable = receive
             .zip(stack)
             .zip(messages.start)

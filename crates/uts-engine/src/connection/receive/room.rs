@@ -21,9 +21,9 @@ struct Demand {
 
 impl Ways {
     /// True if the packet makes this end hold what it has no memory for.
-    pub(in crate::connection) fn lacks_memory(&mut self, index: usize, contents: &Contents<'_, '_>) -> bool {
+    pub(in crate::connection) fn lacks_memory(&mut self, epoch: u32, contents: &Contents<'_, '_>) -> bool {
         let mut demand = Demand { data_bytes: 0, around: 0, is_edge: true };
-        let stack = self.inbound.stacks.get(index);
+        let stack = self.inbound.stack(epoch);
         let counts = stack.is_some_and(|stack| stack.layout.offsets);
         match contents {
             Contents::Data(data) => self.add_data(&mut demand, counts, data),

@@ -3,6 +3,7 @@
 
 use crate::connection::flows::Flows;
 use crate::connection::flows::halves::ReceiveHalf;
+use crate::connection::receive::inbound::stack_of;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::receive::messages::Messages;
 use crate::connection::stage::Open;
@@ -43,7 +44,8 @@ impl Open {
             if let Ok(opened) = &opened
                 && !opened.repaired
                 && opened.right_bytes.is_none()
-                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
+                && let Some(stack) =
+                    stack_of(&mut inbound.stacks, opened.epoch).filter(|stack| stack.is_uniform)
                 && inbound.heard_of == Some((stack.epoch, false))
                 && let Some((receive, flow, bytes)) =
                     append(&mut self.ways.flows, stack, &datagram[opened.frames.clone()], &mut messages)

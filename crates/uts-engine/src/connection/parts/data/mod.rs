@@ -64,8 +64,8 @@ impl Part for Data {
         match frame {
             Frame::Data(data) => ways.on_data(at, data)?,
             Frame::Messages(messages) => messages.iter().try_for_each(|data| ways.on_data(at, &data))?,
-            Frame::MediaTime(media) => ways.on_media_time(at.stack, media)?,
-            Frame::Order(order) => ways.on_order(at.stack, order)?,
+            Frame::MediaTime(media) => ways.on_media_time(at.epoch, media)?,
+            Frame::Order(order) => ways.on_order(at.epoch, order)?,
             _ => {}
         }
         Ok(Effect::Nothing)
