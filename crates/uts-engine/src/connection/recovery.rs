@@ -209,7 +209,8 @@ impl Ways {
             bug!("flow {id} is ready to repeat and is gone");
             return Ok(());
         };
-        if send.is_given_up() {
+        // retransmission.md R-27
+        if send.is_given_up() || self.outbound.is_out() {
             return Ok(());
         }
         let Some((_, mechanism)) = &mut send.retransmission else {

@@ -96,3 +96,26 @@ fn packets_that_no_longer_pass_become_smaller_whatever_else_arrives() {
         }
     }
 }
+
+/// The receiver asks again and again for what is too large to pass, and redundancy goes with each
+/// repeat: none of that puts the time-out off.
+#[test]
+fn packets_that_no_longer_pass_become_smaller_whatever_the_receiver_asks_for() {
+    let nak = [
+        "uts.adapt=off",
+        "uts.profile.retransmission=nak",
+        "congestionControl=avoid",
+        "uts.profile.congestion=none",
+    ];
+    let redundancy = ["none", "sliding-window(window=29,flush=91)", "xor", "reed-solomon"];
+    for (fec, mtu) in redundancy.into_iter().flat_map(|fec| [(fec, 1400), (fec, 848)]) {
+        let fec_of = format!("uts.profile.fec={fec}");
+        let properties: Vec<&str> = nak.into_iter().chain([fec_of.as_str()]).collect();
+        for chatter in [10_000, 100] {
+            let (took, size) = write(mtu, 60_000, Duration::from_millis(chatter), &properties);
+            println!("{fec}, {mtu}, {chatter} ms: {took:?}, {size}");
+            assert!(took < Duration::from_secs(10), "{fec}, {mtu}, {chatter} ms: {took:?}");
+            assert!((mtu - 100..=mtu - OVERHEAD).contains(&size), "{fec}, {mtu}, {chatter} ms: {size}");
+        }
+    }
+}

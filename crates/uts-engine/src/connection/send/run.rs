@@ -58,7 +58,7 @@ impl Open {
         let departure = outbound.departure();
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, departure, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
-        outbound.on_entered(now, false);
+        outbound.on_entered(now, true);
         outbound.bursts.add(packets as u32);
         outbound.stacks[0].keys.add(packets, packets * bytes);
         self.parts.poll.on_unpolled(packets);

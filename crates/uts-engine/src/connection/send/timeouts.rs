@@ -83,10 +83,11 @@ impl Outbound {
         }
     }
 
-    /// Packets were entered that ask for an acknowledgement. Repeats that the receiver asked for
-    /// put off no time-out: it may ask for ever for what does not get through.
-    pub fn on_entered(&mut self, now: Time, is_demanded: bool) {
-        if !is_demanded {
+    /// Packets were entered that ask for an acknowledgement. Where the receiver asks for repeats,
+    /// these put off no time-out, and nothing does that goes with them: it may ask for ever for
+    /// what does not get through. (timing.md R-10)
+    pub fn on_entered(&mut self, now: Time, is_news: bool) {
+        if is_news || self.ledger.eliciting() == 1 {
             self.timed_from = now;
         }
         if let Some(each) = &self.each {
