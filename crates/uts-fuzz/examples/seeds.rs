@@ -14,6 +14,7 @@ use uts_cli::media::wire::{Asked, Role};
 use uts_cli::perf::{Report, Request as Measure, ToServer, VERSION, Way};
 use uts_files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
 use uts_files::{Fault, FaultKind};
+use uts_group::wire::{Advertised, Body, FromSender, Lack, Request as Repair};
 use uts_traffic::workload::Workload;
 
 /// Seeds of each target that reads steps.
@@ -362,14 +363,35 @@ fn calls_and_media() {
     }
 }
 
+/// Packets of a group, and what a member asks of its sender.
+fn groups() {
+    let bytes = |length| vec![7; length].into();
+    let bodies = [
+        ("source", Body::Source { block: 3, index: 5, before: 16, source: bytes(40) }),
+        ("parity", Body::Parity { block: 3, count: 16, parity: 2, more: 1, symbol: bytes(42) }),
+        ("status", Body::Status { last: (3, 9), is_end: true, repairs: vec![(2, 4), (3, 1)] }),
+    ];
+    for (name, body) in bodies {
+        let advertised = Advertised { sent: 1_000_000, grtt: 150, backoff: 6, members: 9, oldest: 1 };
+        let mut packet = Vec::new();
+        FromSender { advertised, body }.emit(&mut packet);
+        write("group", name, &packet);
+    }
+    let lacks = vec![Lack { block: 3, needs: 2, missing: 0b101 }, Lack { block: 4, needs: 1, missing: 1 }];
+    let mut request = Vec::new();
+    Repair { echo: 1_000_000, seen: 70, lacks }.emit(&mut request);
+    write("group", "request", &request);
+}
+
 fn main() {
     vectors();
     program();
+    groups();
     calls_and_media();
     files();
     disk();
     texts();
-    for target in ["repairs", "exchange", "handshake", "datagrams"] {
+    for target in ["repairs", "exchange", "handshake", "datagrams", "group"] {
         for (seed, bytes) in (0u64..).zip(STEPS.iter().cycle().take(12)) {
             let mut steps = vec![0; *bytes];
             ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut steps);

@@ -16,6 +16,7 @@ mod disk;
 mod engine;
 mod files;
 mod functions;
+mod group;
 mod lines;
 mod program;
 mod text;
@@ -78,6 +79,7 @@ targets! {
     streams = program::stream, 50, "what either end says on the carrier of a stream";
     perf = program::measurement, 50, "what the ends of a measurement say to each other";
     media = program::media, 50, "what a client of live media asks a server for";
+    group = group::group, 20, "what the ends of a group say to each other";
     cutter = program::cutter, 20, "a transport stream that is cut into datagrams";
     calls = calls::run, 50, "the halves of a call";
     control = program::control, 20, "what a program says to the control socket of a tunnel";
