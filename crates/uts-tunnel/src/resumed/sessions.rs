@@ -208,6 +208,7 @@ impl<W> Begun<W> {
                 told(news);
             };
             tokio::select! {
+                biased;
                 ended = session.run(from, to, &mut self.offers, silence, told) => ended,
                 () = state.goes.notified() => Err(Lost("it has made room for another of its client".into())),
             }
