@@ -218,14 +218,36 @@ impl Session {
         silence: Duration,
         told: impl FnMut(News<W>),
     ) -> Result<How, Lost> {
-        let applied = async { tokio::join!(self.listen(from), self.hand_over(to)) };
-        let carried = self.be_carried(offers, silence, told);
-        tokio::pin!(applied, carried);
-        match in_turns(carried.as_mut(), applied).await {
-            Either::First(ended) => ended?,
-            Either::Second(_) => carried.await?,
+        self.run_beside(async { _ = self.apply(from, to).await }, offers, silence, told).await
+    }
+
+    /// Carries the stream for an application that `applied` sees to.
+    pub(super) async fn run_beside<W>(
+        &self,
+        applied: impl Future<Output = ()>,
+        offers: &mut Offers<W>,
+        silence: Duration,
+        told: impl FnMut(News<W>),
+    ) -> Result<How, Lost> {
+        tokio::pin!(applied);
+        let mut carried = Box::pin(self.be_carried(offers, silence, told));
+        match in_turns(carried.as_mut(), applied.as_mut()).await {
+            Either::First(ended) => {
+                ended?;
+                drop(carried);
+                offers.close();
+                // It may have yet to take what it was given last.
+                applied.await;
+            }
+            Either::Second(()) => carried.await?,
         }
         Ok(self.memory().how())
+    }
+
+    /// Serves the application until both directions have ended for it. The peer may not know yet.
+    pub(super) async fn apply(&self, from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin) -> How {
+        tokio::join!(self.listen(from), self.hand_over(to));
+        self.memory().how()
     }
 
     /// Takes what the application says, as far as there is room, until its end.

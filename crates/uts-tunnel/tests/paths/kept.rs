@@ -1,16 +1,18 @@
 //! Streams that outlive what carries them: the client's end of `uts pipe`, and all that can become
 //! of its connections.
 
-use crate::programs::{By, Plan};
+use crate::programs::{By, Plan, Service};
 use crate::sockets::Stream;
 use crate::world::{CLIENT, KEPT_AT, PIPE, SILENCE, World, run};
 use crate::{CLEAN, DISORDER, SATELLITE, seeds, talk};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout};
 use uts::Connection;
 use uts::simulation::Target;
 use uts_tunnel::link::Broken;
@@ -162,6 +164,31 @@ fn kept_streams_are_whole_whatever_becomes_of_their_connections() {
     for seed in seeds(20) {
         in_trouble([CLEAN, SATELLITE, DISORDER][seed as usize % 3], seed);
     }
+}
+
+/// The client's last word is lost, for which its server waits a day: the service need not.
+#[test]
+fn a_service_is_reset_before_it_is_known_that_the_stream_is_over() {
+    run(CLEAN, 1, async |world| {
+        let at = world.near.listen(KEPT_AT.into()).await.expect("bound");
+        let service = Service::listen(&world.far).await;
+        let kept = async { carry(at.accept().await.expect("accepted").0, &world).await };
+        let talk = async {
+            let mut program = world.near.connect(KEPT_AT.into()).await.expect("it listens");
+            program.write_all(b"?").await.expect("written");
+            let (mut service, _) = service.accept().await.expect("accepted");
+            assert_eq!(service.read_u8().await.expect("said"), b'?');
+            Resetting::new(program).reset().await;
+            // The reset has come by then, and the client does not know it.
+            sleep(Duration::from_millis(15)).await;
+            world.network.change(Target::Both, "down").expect("set");
+            let heard = timeout(Duration::from_secs(1), service.read_u8()).await.expect("it hears of it");
+            assert_eq!(heard.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        };
+        assert_eq!(tokio::join!(kept, talk).0, Ok(How::Reset));
+        drop((at, service));
+        world.end_within(2 * SILENCE).await
+    });
 }
 
 #[test]
