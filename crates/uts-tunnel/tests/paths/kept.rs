@@ -81,7 +81,7 @@ async fn carry(program: Stream, world: &World) -> Result<How, Lost> {
 
 /// Something that becomes of the path, or of an end.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+pub enum Trouble {
     /// The path is dead for so long.
     Silence(Duration),
     /// The client's packets come from another address.
@@ -93,14 +93,22 @@ enum Trouble {
 impl Trouble {
     fn drawn(rng: &mut ChaCha8Rng) -> Trouble {
         match rng.random_range(0..4) {
-            0 => Trouble::Silence(Duration::from_secs(600)),
-            1 => Trouble::Silence(Duration::from_secs(3 * 3600)),
-            2 => Trouble::Moved,
-            _ => Trouble::ServerLost(Duration::from_secs(rng.random_range(1..900))),
+            3 => Trouble::ServerLost(Duration::from_secs(rng.random_range(1..900))),
+            _ => Trouble::of_the_path(rng),
         }
     }
 
-    async fn happen(self, world: &World, round: u8) {
+    /// Draws one that a connection outlives.
+    pub fn of_the_path(rng: &mut ChaCha8Rng) -> Trouble {
+        match rng.random_range(0..3) {
+            0 => Trouble::Silence(Duration::from_secs(600)),
+            1 => Trouble::Silence(Duration::from_secs(3 * 3600)),
+            _ => Trouble::Moved,
+        }
+    }
+
+    /// Has it happen, and pass.
+    pub async fn happen(self, world: &World, round: u8) {
         world.log.note(format_args!("{self:?}"));
         let network = &world.network;
         match self {
