@@ -48,6 +48,7 @@ pub async fn carry<T: Tcp>(
     let held = waiting.granted(address).await?;
     let host = from.ip().to_canonical();
     tokio::select! {
+        biased;
         () = relay(entry, Arc::new(socket), SocketAddr::new(host, port), connections) => {}
         () = until_closed(held) => {}
     }

@@ -120,16 +120,17 @@ impl<K: Ord + Clone + Send + 'static> Senders<K> {
     pub async fn receive(&mut self, socket: &Addressed, datagram: &mut [u8]) -> (usize, Origin) {
         loop {
             tokio::select! {
-                // That somebody is gone, to whom was sent: whoever else sends is here.
-                received = socket.receive(datagram) => if let Ok(received) = received {
-                    return received;
-                },
+                biased;
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     let gone = |sender: &Sender| sender.datagrams.is_closed();
                     if let Ok(key) = ended && self.all.get(&key).is_some_and(gone) {
                         self.all.remove(&key);
                     }
                 }
+                // That somebody is gone, to whom was sent: whoever else sends is here.
+                received = socket.receive(datagram) => if let Ok(received) = received {
+                    return received;
+                },
             }
         }
     }

@@ -115,8 +115,9 @@ async fn accept(listener: impl Listener, entry: Arc<Entry>, connections: Connect
     loop {
         let accepted = loop {
             tokio::select! {
-                accepted = listener.accept() => break accepted,
+                biased;
                 Some(_) = streams.join_next(), if !streams.is_empty() => {}
+                accepted = listener.accept() => break accepted,
             }
         };
         let (socket, from) = match accepted {
@@ -199,6 +200,7 @@ impl Made {
         let mut first = vec![0; FIRST_BYTES];
         let sent = &self.entered.carried().sent;
         let read = tokio::select! {
+            biased;
             // How it ends is told by the end of the socket.
             read = self.recv.read(&mut first) => read.map_err(|_| Unmade::Gone)?,
             gone = early.pass(socket, &mut self.send, sent, true) => return gone.map_or(Ok(()), Err),
@@ -400,6 +402,7 @@ impl Entry {
             // It is connected as far as it knows: what it says goes out at once, and is held by the
             // other end until that has connected it.
             Arrived::Plain(socket) => tokio::select! {
+                biased;
                 answered = self.answered(&mut recv) => answered?,
                 gone = early.pass(socket.socket(), &mut send, &entered.carried().sent, false) => {
                     return Err(gone.unwrap_or(Unmade::Gone));

@@ -115,13 +115,14 @@ impl<S: Sockets> Exit<S> {
         let mut flows = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
+                Some(_) = flows.join_next(), if !flows.is_empty() => {}
                 flow = self.connection.accept() => {
                     let Some((send, recv)) = flow? else { return Ok(()) };
                     let exit = self.clone();
                     // What goes wrong in a flow its peer is told by the flow.
                     flows.spawn(async move { drop(exit.serve_flow(send, recv).await) });
                 }
-                Some(_) = flows.join_next(), if !flows.is_empty() => {}
             }
         }
     }
@@ -305,10 +306,11 @@ impl<S: Sockets> Exit<S> {
         let (_now, connections) = watch::channel(Some(self.connection.clone()));
         let mut nowhere = tokio::io::sink();
         tokio::select! {
-            () = socket.serve(entry, connections) => {}
-            () = holding.gone() => {}
+            biased;
             // Nothing is expected in it but its end.
             _ = tokio::io::copy(recv, &mut nowhere) => {}
+            () = holding.gone() => {}
+            () = socket.serve(entry, connections) => {}
         }
         Ok(Ok(()))
     }

@@ -207,6 +207,7 @@ impl Entered {
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
     pub async fn carry(&self, joined: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         let joined = tokio::select! {
+            biased;
             joined = joined => joined,
             () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
         };

@@ -7,6 +7,7 @@
 //! know the byte have stopped reading by then. (V-2)
 
 use crate::sockets::{LINGER, Resetting, Tcp};
+use crate::waits::{Either, in_turns};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -308,35 +309,28 @@ async fn both(
     progress: &Progress,
 ) -> Result<(), Ended> {
     tokio::pin!(outward, inward);
-    let (mut sent, mut received) = (None, None);
-    while sent.is_none() || received.is_none() {
-        tokio::select! {
-            ended = &mut outward, if sent.is_none() => match ended {
-                // The socket's connection is gone.
-                Err(Broken::Unread(error)) => return Err(Ended::Socket(error)),
-                ended => sent = Some(ended),
-            },
-            ended = &mut inward, if received.is_none() => match ended {
-                // The flow is over: what has come of it has gone to the socket.
-                Err(Broken::Unread(error)) => return Err(Ended::Flow(error)),
-                Err(Broken::Unwritten(error)) => {
-                    // What came before its connection went can still be read.
-                    progress.is_dead.store(true, Relaxed);
-                    if sent.is_none() {
-                        tokio::select! {
-                            _ = &mut outward => {}
-                            () = progress.stands_still() => {}
-                        }
-                    }
-                    return Err(Ended::Socket(error));
-                }
-                Ok(()) => received = Some(()),
-            },
+    let (sent, received) = match in_turns(outward.as_mut(), inward.as_mut()).await {
+        // The socket's connection is gone.
+        Either::First(Err(Broken::Unread(error))) => return Err(Ended::Socket(error)),
+        Either::First(sent) => (sent, inward.await),
+        Either::Second(Ok(())) => (outward.await, Ok(())),
+        // The flow is over: what has come of it has gone to the socket.
+        Either::Second(Err(Broken::Unread(error))) => return Err(Ended::Flow(error)),
+        Either::Second(Err(Broken::Unwritten(error))) => {
+            // What came before its connection went can still be read.
+            progress.is_dead.store(true, Relaxed);
+            tokio::select! {
+                biased;
+                _ = outward => {}
+                () = progress.stands_still() => {}
+            }
+            return Err(Ended::Socket(error));
         }
-    }
-    match sent {
-        Some(Err(Broken::Unwritten(error))) => Err(Ended::Flow(error)),
-        _ => Ok(()),
+    };
+    match (sent, received) {
+        (Err(Broken::Unread(error)), _) | (_, Err(Broken::Unwritten(error))) => Err(Ended::Socket(error)),
+        (_, Err(Broken::Unread(error))) | (Err(Broken::Unwritten(error)), _) => Err(Ended::Flow(error)),
+        (Ok(()), Ok(())) => Ok(()),
     }
 }
 

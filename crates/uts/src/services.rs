@@ -108,13 +108,14 @@ impl Services {
         let mut served = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
+                // A handler that has panicked has ended, and harms no others.
+                Some(_) = served.join_next(), if !served.is_empty() => {}
                 accepted = listener.accept() => {
                     let Some(connection) = accepted else { break };
                     let services = self.clone();
                     served.spawn(async move { services.route(connection).await });
                 }
-                // A handler that has panicked has ended, and harms no others.
-                Some(_) = served.join_next(), if !served.is_empty() => {}
             }
         }
         while served.join_next().await.is_some() {}

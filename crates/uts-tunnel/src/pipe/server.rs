@@ -66,6 +66,8 @@ impl<S: Sockets> Pipes<S> {
         let (mut streams, room) = (JoinSet::new(), Arc::new(Semaphore::new(STREAMS_MAX)));
         loop {
             tokio::select! {
+                biased;
+                Some(_) = streams.join_next(), if !streams.is_empty() => {}
                 flow = flows.accept() => {
                     let Some(flow) = flow? else { return Ok(()) };
                     let (pipes, room, owner) = (self.clone(), room.clone(), owner.clone());
@@ -75,7 +77,6 @@ impl<S: Sockets> Pipes<S> {
                         let _ = pipes.serve_flow::<F>(flow, place.is_ok(), &owner).await;
                     });
                 }
-                Some(_) = streams.join_next(), if !streams.is_empty() => {}
             }
         }
     }

@@ -238,6 +238,7 @@ impl Client {
             // Something else carries, or nothing, though this could.
             let is_unused = is_heard && way != Some(name);
             tokio::select! {
+                biased;
                 heard = hearing.recv() => match heard {
                     Some(false) => is_heard = false,
                     Some(true) => (is_heard, pause) = (true, Duration::ZERO),

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::wire::{Frame, How, Welcome, put_ask, put_here, put_taken, read_frame};
 use super::{Carrier, Sending};
 use crate::stream::{Refused, answer};
-use crate::waits::until;
+use crate::waits::{Either, in_turns, until};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -218,14 +218,36 @@ impl Session {
         silence: Duration,
         told: impl FnMut(News<W>),
     ) -> Result<How, Lost> {
-        let applied = async { tokio::join!(self.listen(from), self.hand_over(to)) };
-        let carried = self.be_carried(offers, silence, told);
-        tokio::pin!(applied, carried);
-        tokio::select! {
-            ended = &mut carried => ended?,
-            _ = &mut applied => carried.await?,
+        self.run_beside(async { _ = self.apply(from, to).await }, offers, silence, told).await
+    }
+
+    /// Carries the stream for an application that `applied` sees to.
+    pub(super) async fn run_beside<W>(
+        &self,
+        applied: impl Future<Output = ()>,
+        offers: &mut Offers<W>,
+        silence: Duration,
+        told: impl FnMut(News<W>),
+    ) -> Result<How, Lost> {
+        tokio::pin!(applied);
+        let mut carried = Box::pin(self.be_carried(offers, silence, told));
+        match in_turns(carried.as_mut(), applied.as_mut()).await {
+            Either::First(ended) => {
+                ended?;
+                drop(carried);
+                offers.close();
+                // It may have yet to take what it was given last.
+                applied.await;
+            }
+            Either::Second(()) => carried.await?,
         }
         Ok(self.memory().how())
+    }
+
+    /// Serves the application until both directions have ended for it. The peer may not know yet.
+    pub(super) async fn apply(&self, from: impl AsyncRead + Unpin, to: impl AsyncWrite + Unpin) -> How {
+        tokio::join!(self.listen(from), self.hand_over(to));
+        self.memory().how()
     }
 
     /// Takes what the application says, as far as there is room, until its end.
@@ -236,8 +258,7 @@ impl Session {
             let room = self.memory().room();
             chunk.resize(size.min(room), 0);
             let read = tokio::select! {
-                read = from.read(&mut chunk), if room > 0 => read,
-                () = self.room.notified(), if room == 0 => continue,
+                biased;
                 () = self.leaves.notified() => break How::Reset,
                 () = self.stop.notified() => {
                     if self.memory().peer_end() == Some(How::Reset) {
@@ -246,6 +267,8 @@ impl Session {
                     is_given_up = true;
                     continue;
                 }
+                read = from.read(&mut chunk), if room > 0 => read,
+                () = self.room.notified(), if room == 0 => continue,
                 // T-13
                 () = sleep(LINGER), if is_given_up => break How::Reset,
             };
@@ -413,13 +436,16 @@ impl Session {
         let receiving = self.receive(recv, &progress);
         tokio::pin!(sending, receiving);
         tokio::select! {
-            sent = &mut sending => {
-                sent?;
-                let _ = timeout(GOODBYE_MAX, receiving).await;
-            }
-            // The peer has ended it, as it has all.
-            received = &mut receiving => received?,
+            biased;
             () = self.watch(&progress) => {}
+            ended = in_turns(sending, receiving.as_mut()) => match ended {
+                Either::First(sent) => {
+                    sent?;
+                    let _ = timeout(GOODBYE_MAX, receiving).await;
+                }
+                // The peer has ended it, as it has all.
+                Either::Second(received) => received?,
+            },
         }
         Ok(())
     }
@@ -502,6 +528,7 @@ impl Session {
             }
             out.shrink_to(CHUNK_BYTES_MIN);
             tokio::select! {
+                biased;
                 () = self.work.notified() => {}
                 () = until(due) => {}
             }

@@ -194,35 +194,36 @@ impl<W> Begun<W> {
         // Keystrokes are not to wait for each other.
         service.send_at_once();
         let mut service = Resetting::new(service);
-        let state = self.state.clone();
-        let ended = {
+        let (state, moved) = (self.state.clone(), &moved);
+        let applied = async move {
             let (from, to) = service.socket().split();
             let (from, to) =
                 (Counted(from, |bytes| moved([bytes, 0])), Counted(to, |bytes| moved([0, bytes])));
-            let told = |news| {
-                match &news {
-                    News::Carried(_) => *state.alone() = None,
-                    News::Ended => *state.alone() = Some(Instant::now()),
-                    News::Stalled | News::Goes => {}
-                }
-                told(news);
-            };
-            tokio::select! {
-                ended = session.run(from, to, &mut self.offers, silence, told) => ended,
-                () = state.goes.notified() => Err(Lost("it has made room for another of its client".into())),
+            let how = session.apply(from, to).await;
+            // The client's word that it knows may be long on its way.
+            match how {
+                How::Orderly => service.end(),
+                // What the client has said before, its service has.
+                How::Reset => service.reset().await,
+            }
+        };
+        let told = |news| {
+            match &news {
+                News::Carried(_) => *state.alone() = None,
+                News::Ended => *state.alone() = Some(Instant::now()),
+                News::Stalled | News::Goes => {}
+            }
+            told(news);
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = session.run_beside(applied, &mut self.offers, silence, told) => ended,
+            () = self.state.goes.notified() => {
+                Err(Lost("it has made room for another of its client".into()))
             }
         };
         // Nobody waits for it to make room: it ends.
         *self.state.alone() = None;
-        match ended {
-            Ok(How::Orderly) => service.end(),
-            // What the client has said before, its service has.
-            Ok(How::Reset) => {
-                self.offers.close();
-                service.reset().await;
-            }
-            Err(_) => drop(service),
-        }
         ended
     }
 }

@@ -37,12 +37,13 @@ impl Moves {
         let mut moves = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
+                Some(_) = moves.join_next(), if !moves.is_empty() => {}
                 flow = self.connection.accept_flow() => {
                     let Some(flow) = flow else { break };
                     let this = self.clone();
                     moves.spawn(async move { this.serve_flow(flow).await });
                 }
-                Some(_) = moves.join_next(), if !moves.is_empty() => {}
             }
         }
     }
