@@ -4,6 +4,7 @@
 use crate::given::read_file;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use uts::Connection;
 use uts_engine::{MAPPING_BYTES_MAX, Mapping};
 
 static GIVEN: RwLock<Option<Arc<Mapping>>> = RwLock::new(None);
@@ -24,6 +25,11 @@ pub fn register(file: &Path) -> Result<(), String> {
 /// The numbers that were given.
 pub fn given() -> Option<Arc<Mapping>> {
     GIVEN.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Difference between the numbers of a connection's two ends, in words.
+pub fn difference(connection: &Connection) -> Option<String> {
+    connection.inspect(|connection| connection.numbers_difference()).flatten()
 }
 
 #[cfg(test)]

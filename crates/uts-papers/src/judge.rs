@@ -1,6 +1,6 @@
 //! Beside what a paper has published, what was found here: whether the two agree.
 
-use crate::reference::{Item, Reference, SLIGHT};
+use crate::reference::{Check, Item, Reference, SLIGHT};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 
@@ -151,7 +151,8 @@ fn figures_of(item: &Item, figures: &[(String, f64)]) -> Result<(bool, bool)> {
     }
     let value = |of: &str| figures.iter().find(|(name, _)| name == of).map_or(f64::NAN, |(_, value)| *value);
     let agrees = item.check.iter().all(|check| check.admits(value(&check.of)));
-    Ok((agrees, item.check.iter().all(|check| check.holds(value(&check.of), item.held))))
+    let is_as_said = |check: &Check| item.timed || check.holds(value(&check.of), item.held);
+    Ok((agrees, item.check.iter().all(is_as_said)))
 }
 
 #[cfg(test)]
@@ -228,6 +229,21 @@ mod tests {
         {
             let found = [Finding::figures("a", [("repeats", repeats)])];
             assert_eq!(verdict(&known, &found), expected, "{repeats}");
+        }
+    }
+
+    /// No machine takes the time of another: bounds alone hold for what is timed.
+    #[test]
+    fn what_is_timed_is_held_to_its_bounds_alone() {
+        let timed =
+            reference("timed = true\nbasis = \"given\"\n[[item.check]]\nof = \"f\"\nmax = 20\nours = 3");
+        for (value, expected) in [
+            (3.0, Verdict::Shown),
+            (19.0, Verdict::Shown),
+            (21.0, Verdict::Differs),
+            (f64::NAN, Verdict::Differs),
+        ] {
+            assert_eq!(verdict(&timed, &[Finding::figures("a", [("f", value)])]), expected, "{value}");
         }
     }
 

@@ -14,7 +14,8 @@
 //! * [`data`]: what follows for a paper whose file says it; [`expression`]: how it says it.
 //! * [`page`]: the report.
 //!
-//! Everything happens in virtual time. The same seed gives the same bytes on any machine.
+//! Everything happens in virtual time, but for what is timed. The same seed gives the same bytes on
+//! any machine.
 
 #![forbid(unsafe_code)]
 

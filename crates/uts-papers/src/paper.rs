@@ -26,12 +26,16 @@ pub struct Paper {
     pub conclude: fn(&Results) -> Result<Conclusion>,
 }
 
-/// A piece of work that one core does. All that is random in it follows from its name.
+/// A piece of work that one core does. All that is random in it follows from its name, and so does
+/// all that it leaves, unless it is timed.
 pub struct Unit {
     /// Its name, fit for a file.
     pub name: String,
     /// The places of the paper that need it, as `table 1`.
     pub places: Vec<String>,
+    /// True if it reads the clock of the machine: its figures differ from run to run, and belong to
+    /// items that say so ([`Item::timed`](crate::reference::Item::timed)).
+    pub is_timed: bool,
     /// Does it.
     pub work: Box<dyn Fn() -> Result<Series> + Send + Sync>,
 }
@@ -44,7 +48,12 @@ impl Unit {
         work: impl Fn() -> Result<Series> + Send + Sync + 'static,
     ) -> Self {
         let places = places.into().into_iter().map(str::to_owned).collect();
-        Unit { name: name.into(), places, work: Box::new(work) }
+        Unit { name: name.into(), places, is_timed: false, work: Box::new(work) }
+    }
+
+    /// A unit of no place yet that reads the clock of the machine.
+    pub fn timed(name: impl Into<String>, work: impl Fn() -> Result<Series> + Send + Sync + 'static) -> Self {
+        Unit { is_timed: true, ..Unit::new(name, [], work) }
     }
 }
 

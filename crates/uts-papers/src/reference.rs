@@ -128,6 +128,10 @@ pub struct Item {
     /// the engine.
     #[serde(default = "held")]
     pub held: f64,
+    /// True if it is a time of the machine that does it: it is held to its bounds, and not to ours,
+    /// which is of one machine.
+    #[serde(default)]
+    pub timed: bool,
     /// Key in [`Reference::basis`] of the assumption that it rests on, if there is one.
     pub basis: Option<String>,
     /// Why ours is known to differ, if it is.
@@ -232,6 +236,10 @@ impl Reference {
         if let Some(basis) = &item.basis {
             ensure!(self.basis.contains_key(basis), "the file has no basis `{basis}`");
         }
+        ensure!(
+            !item.timed || (!item.check.is_empty() && item.basis.is_some()),
+            "what is timed has check and basis"
+        );
         if item.check.is_empty() { self.check_value(item) } else { check_statement(item) }
     }
 
@@ -339,6 +347,7 @@ mod tests {
             (format!("{CHECK}\n{CHECK}"), "`f` is checked twice"),
             (known.clone(), "ours is outside the bounds, and nothing says why it differs"),
             (format!("differs = \"y\"\n{CHECK}"), "ours is within the bounds, which does not differ"),
+            (format!("timed = true\n{CHECK}"), "what is timed has check and basis"),
             (format!("shape = \"it doubles the speed\"\n{CHECK}"), "unknown field `shape`"),
         ] {
             let error = format!("{:#}", Reference::parse(&file(&item)).expect_err(&item));

@@ -132,7 +132,14 @@ fn costs(client: &Value) -> String {
     if let Some(sentence) = sentence(&client["last_exchange"]) {
         out.push_str(&format!("    {sentence}\n"));
     }
+    out.push_str(&numbers("    ", client));
     out
+}
+
+/// Line on the numbers of mechanisms, if the two ends of a connection have different ones.
+fn numbers(indent: &str, connection: &Value) -> String {
+    let difference = connection["numbers_difference"].as_str();
+    difference.map_or_else(String::new, |difference| format!("{indent}numbers: {difference}\n"))
 }
 
 /// The last exchange as a sentence, if there was one.
@@ -179,7 +186,7 @@ fn table(answer: &Value) -> String {
     let mut out = match &answer["connection"] {
         Value::Null => format!("{}: not connected\n", text(&answer["host"])),
         connection => format!(
-            "{}: RTT {:.1} ms, loss {:.2} %, exchanges {};{}\n  out {}\n  in {}\n",
+            "{}: RTT {:.1} ms, loss {:.2} %, exchanges {};{}\n  out {}\n  in {}\n{}",
             text(&answer["host"]),
             connection["rtt_ms"].as_f64().unwrap_or_default(),
             connection["loss"].as_f64().unwrap_or_default() * 100.0,
@@ -187,6 +194,7 @@ fn table(answer: &Value) -> String {
             asked(&connection["properties"]),
             text(&connection["profile_out"]),
             text(&connection["profile_in"]),
+            numbers("  ", connection),
         ),
     };
     if let media @ Value::Object(_) = &answer["media"] {
@@ -225,6 +233,18 @@ fn table(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client's and a tunnel's connection have a line on it, and none where nothing differs.
+    #[test]
+    fn numbers_that_differ_are_a_line() {
+        let connection = |difference: Value| serde_json::json!({"numbers_difference": difference});
+        let line = "numbers: fec/none is 3 here and 2 there";
+        let differs = connection("fec/none is 3 here and 2 there".into());
+        assert!(costs(&differs).ends_with(&format!("\n    {line}\n")), "{}", costs(&differs));
+        let tunnel = table(&serde_json::json!({"host": "h", "connection": differs}));
+        assert!(tunnel.ends_with(&format!("\n  {line}\n")), "{tunnel}");
+        assert_eq!(numbers("", &connection(Value::Null)), "");
+    }
 
     #[test]
     fn faults_of_the_program_are_a_line_where_there_are_any() {

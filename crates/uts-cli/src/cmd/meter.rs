@@ -2,6 +2,7 @@
 
 use super::ticks::Ticks;
 use crate::link::{ExchangeStep, Link, LinkEvent, Sentence, Telemetry};
+use crate::mapping;
 use crate::ui::record::{Peer, Record};
 use crate::ui::{Sample, Ui};
 use serde_json::{Value, json};
@@ -48,6 +49,8 @@ pub trait Seen: Send + Sync + 'static {
     fn sentence(&self) -> Sentence;
     /// Properties of what is sent to it.
     fn properties(&self) -> Value;
+    /// Difference between the numbers by which the two ends write mechanisms.
+    fn numbers_difference(&self) -> Option<String>;
     /// Asks a property of what is sent to it from now on.
     ///
     /// # Errors
@@ -72,6 +75,10 @@ impl<L: Link> Seen for Meter<L> {
         self.link
             .connection()
             .map_or_else(|| json!([]), |connection| json!(connection.requirements().settings()))
+    }
+
+    fn numbers_difference(&self) -> Option<String> {
+        mapping::difference(&self.link.connection()?)
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), String> {

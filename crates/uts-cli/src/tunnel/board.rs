@@ -4,6 +4,7 @@ use super::streams;
 use crate::control::{Controlled, Request};
 use crate::host;
 use crate::link::Sentence;
+use crate::mapping;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +66,7 @@ pub fn of_connection(connection: &Connection, last: &Sentence) -> Value {
         "address": connection.remote_addr().map(|address| address.to_string()),
         "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
         "exchanges": stats.exchanges, "last_exchange": last.fields(),
-        "properties": connection.requirements().settings(),
+        "properties": connection.requirements().settings(), "numbers_difference": mapping::difference(connection),
         "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
     })
 }

@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 
 /// A client of the server's pipe `echo`, that stays.
 fn client(place: &Place, server: &crate::common::Server) -> Child {
+    client_with(place, server, &[])
+}
+
+fn client_with(place: &Place, server: &crate::common::Server, options: &[&str]) -> Child {
     let args = ["pipe", "-q", "--pin", &server.fingerprint, &server.address, "echo"];
-    let mut command = place.command("home", &args);
+    let mut command = place.command("home", &[&args[..], options].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
     child.stdin.as_mut().expect("piped").write_all(b"x").expect("written");
@@ -93,6 +97,38 @@ fn clients_of_a_server_are_listed_with_what_is_held_for_them_and_ended() {
         .failed(1, &[&control, "another program uses it"]);
     server.running.signal(Signal::TERM);
     eventually(|| !place.path("control").exists());
+}
+
+/// Two ends that have different numbers for a mechanism understand each other, and say so.
+#[test]
+fn numbers_that_differ_between_the_ends_are_listed() {
+    let place = Place::new();
+    let (keys, _) = key_of(&place, "home");
+    let control = place.path("control").display().to_string();
+    let numbers = ["200", "201"].map(|number| {
+        place.write(number, format!("[functions]\nfec = {number}\n").as_bytes());
+        place.path(number).display().to_string()
+    });
+    let pipe = format!("echo={}", echo());
+    let server = place.serve(&[
+        "--pipe",
+        &pipe,
+        "--authorized-keys",
+        &keys,
+        "--control",
+        &control,
+        "--mapping",
+        &numbers[0],
+    ]);
+    let mut client = client_with(&place, &server, &["--mapping", &numbers[1]]);
+    let told = place.run(&["ctl", &control]).ok().out;
+    assert!(told.iter().any(|line| line == "    numbers: fec is 200 here and 201 there"), "{told:?}");
+    let list = place.run(&["ctl", &control, "--json"]).ok().out.remove(0);
+    let list: serde_json::Value = serde_json::from_str(&list).expect("an object");
+    let difference = &list["clients"][0]["numbers_difference"];
+    assert_eq!(difference.as_str(), Some("fec is 200 here and 201 there"), "{list}");
+    client.kill().expect("killed");
+    client.wait().expect("ended");
 }
 
 /// Each line of a server, and of a tunnel that says all, has the time of the clock, who it is about

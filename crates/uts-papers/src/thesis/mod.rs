@@ -7,19 +7,27 @@
 //!   server in a model, and what follows for files (chapter 3, section 4.7).
 //! * [`seam`]: functions switched off and on in mid-transfer (section 4.6).
 //! * [`exchange`]: a three-way exchange of profiles beside implicit use (sections 4.4, 5.2.3, 6.2).
+//! * [`packets`], [`calls`], [`links`], [`sizes`]: instructions of a packet, calls by pointers,
+//!   linking, and bytes (tables 2.2 and 4.2 to 4.4), beside the engine on this machine.
+//! * [`stopwatch`]: its clock, which those read.
 //! * [`clock`]: the error of a coarse clock (appendix A).
 //!
 //! Conclusions from the units are in `reference/thesis.toml`.
 
+pub mod calls;
 pub mod clock;
 mod ends;
 pub mod exchange;
 pub mod factors;
 pub mod hand_off;
+pub mod links;
 pub mod machines;
 pub mod nagle;
+pub mod packets;
 pub mod seam;
 pub mod server;
+pub mod sizes;
+pub mod stopwatch;
 
 use crate::data;
 use crate::paper::{Conclusion, Paper, Results, Unit};
@@ -71,6 +79,16 @@ pub fn paper() -> Paper {
         Unit::new("rate-implicit", [], || exchange::rates(How::AtOnce)),
         Unit::new("random", [], exchange::at_random),
         Unit::new("clock", [], clock::readings),
+        Unit::new("instructions", [], packets::published),
+        Unit::timed("steps-checked", || packets::steps(false)),
+        Unit::timed("steps-sealed", || packets::steps(true)),
+        Unit::timed("calls", calls::kinds),
+        Unit::timed("calls-figure", calls::figure),
+        Unit::new("links-published", [], links::published),
+        Unit::timed("instances", links::instances),
+        Unit::timed("switches", links::switches),
+        Unit::new("sizes-published", [], sizes::published),
+        Unit::new("at-rest", [], sizes::at_rest),
     ];
     // A file that cannot be read is told as the paper is judged.
     let units = data::place(units, REFERENCE).unwrap_or_default();

@@ -8,6 +8,19 @@ use uts_papers::paper::{Paper, Results};
 use uts_papers::reference::{Item, Reference, is_meant};
 use uts_papers::run::Config;
 
+/// The paper without the times of the machine that does it, which differ from run to run.
+pub fn without_times(mut paper: Paper) -> Paper {
+    paper.units.retain(|unit| !unit.is_timed);
+    paper
+}
+
+/// The items of a paper that [`without_times`] has.
+fn reference_of(paper: &Paper) -> Reference {
+    let mut reference = Reference::parse(paper.reference).expect("a good file");
+    reference.item.retain(|item| !item.timed);
+    reference
+}
+
 /// Does what is missing; stops once `most` units are done.
 pub fn run(paper: &Paper, dir: &Path, jobs: usize, places: &[&str], most: usize) -> (Option<Results>, usize) {
     let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -29,7 +42,7 @@ pub fn judged(paper: &Paper, results: &Results, reference: &Reference, places: &
 
 /// Each of these places passes where no other is run.
 pub fn places_need_no_others(paper: &Paper, places: &[&str]) {
-    let reference = Reference::parse(paper.reference).expect("a good file");
+    let reference = reference_of(paper);
     for place in places {
         let dir = tempfile::tempdir().expect("a directory");
         let results = run(paper, dir.path(), 2, &[place], usize::MAX).0.expect("all of it");
@@ -45,7 +58,7 @@ pub fn places_need_no_others(paper: &Paper, places: &[&str]) {
 /// and after an interruption; `pictures` are drawn.
 pub fn is_borne_out_and_repeats_to_the_byte(paper: &Paper, pictures: usize) {
     let [one, two] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
-    let reference = Reference::parse(paper.reference).expect("a good file");
+    let reference = reference_of(paper);
     let results = run(paper, one.path(), 2, &[], usize::MAX).0.expect("all of it");
     let report = || Report {
         name: paper.name.into(),
@@ -82,7 +95,7 @@ pub fn what_is_planted_is_caught(paper: &Paper) {
     let dir = tempfile::tempdir().expect("a directory");
     let results = run(paper, dir.path(), 2, &[], usize::MAX).0.expect("all of it");
     let findings = (paper.conclude)(&results).expect("a conclusion").findings;
-    let reference = Reference::parse(paper.reference).expect("a good file");
+    let reference = reference_of(paper);
     let is_caught = |reference: &Reference, findings: &[Finding], id: &str| {
         // By the judge alone: the file's own check is another matter.
         judge(reference, findings, |item| item.id == id)

@@ -164,7 +164,8 @@ impl Clients {
                 "seconds": since.elapsed().as_secs(), "bytes_in": bytes[0], "bytes_out": bytes[1],
                 "rate_bps": now.rate_bps, "rtt_ms": now.rtt_ms, "loss": now.loss, "profile": now.profile,
                 "exchanges": now.exchanges, "last_exchange": seen.sentence().fields(),
-                "properties": seen.properties(), "carried": streams::list(live),
+                "properties": seen.properties(), "numbers_difference": seen.numbers_difference(),
+                "carried": streams::list(live),
             })
         };
         let clients: Vec<Value> = all.iter().map(client).collect();
@@ -285,6 +286,10 @@ mod tests {
 
         fn properties(&self) -> Value {
             json!([])
+        }
+
+        fn numbers_difference(&self) -> Option<String> {
+            None
         }
 
         fn set(&self, name: &str, _: &str) -> Result<(), String> {
