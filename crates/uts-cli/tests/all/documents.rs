@@ -93,6 +93,38 @@ fn a_broken_link_is_found() {
     assert_eq!(anchors("```\n# no\n```\n#no\n").len(), 0);
 }
 
+/// Examples that a text has its readers run, as `cargo run --example NAME`.
+fn examples(text: &str) -> impl Iterator<Item = &str> {
+    let name = |rest: &str| rest.find(|c: char| !c.is_alphanumeric() && !"-_".contains(c));
+    text.split("--example ").skip(1).map(move |rest| &rest[..name(rest).unwrap_or(rest.len())])
+}
+
+#[test]
+fn examples_that_documents_run_are_there() {
+    let mut found = Vec::new();
+    documents(&root(), false, &mut found);
+    FOLDERS.iter().chain(&["fuzz"]).for_each(|folder| documents(&root().join(folder), true, &mut found));
+    let crates: Vec<PathBuf> = std::fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .map(|entry| entry.expect("an entry").path().join("examples"))
+        .collect();
+    let is_there = |name: &str| {
+        let places = [format!("{name}.rs"), format!("{name}/main.rs")];
+        crates.iter().any(|folder| places.iter().any(|place| folder.join(place).exists()))
+    };
+    let mut seen = 0;
+    for document in &found {
+        let text = std::fs::read_to_string(document).expect("a document");
+        for name in examples(&text) {
+            seen += 1;
+            assert!(is_there(name), "{}: no example `{name}`", document.display());
+        }
+    }
+    assert!(seen > 5, "only {seen} examples in {} documents", found.len());
+    let text = "`cargo run --example packet-events 7` --example a.";
+    assert_eq!(examples(text).collect::<Vec<_>>(), ["packet-events", "a"]);
+}
+
 /// Runs a script that judges the texts of a folder: its verdict, and its words.
 #[cfg(unix)]
 fn judge(script: &str, folder: &Path) -> (bool, String) {
