@@ -103,19 +103,44 @@ impl<S: Sockets> Socket<S> {
 
     /// Carries what arrives, until it is given up.
     pub async fn serve(self, entry: Arc<Entry>, connections: Connections) {
+        drop(self.serve_until(entry, connections, pending()).await);
+    }
+
+    /// Carries what arrives until then. Nothing is listened at any more, and streams that have
+    /// arrived are given back: they go on.
+    pub async fn serve_until(
+        self,
+        entry: Arc<Entry>,
+        connections: Connections,
+        until: impl Future<Output = ()>,
+    ) -> JoinSet<()> {
         match self {
-            Socket::Tcp(listener) => accept(listener, entry, connections).await,
-            Socket::Udp(socket) => datagrams::arrive(socket, entry, connections).await,
+            Socket::Tcp(listener) => accept(listener, entry, connections, until).await,
+            Socket::Udp(socket) => {
+                tokio::select! {
+                    biased;
+                    () = until => {}
+                    () = datagrams::arrive(socket, entry, connections) => {}
+                }
+                JoinSet::new()
+            }
         }
     }
 }
 
-async fn accept(listener: impl Listener, entry: Arc<Entry>, connections: Connections) {
+async fn accept(
+    listener: impl Listener,
+    entry: Arc<Entry>,
+    connections: Connections,
+    until: impl Future<Output = ()>,
+) -> JoinSet<()> {
     let (mut streams, mut half_made) = (JoinSet::new(), HalfMade::default());
+    tokio::pin!(until);
     loop {
         let accepted = loop {
             tokio::select! {
                 biased;
+                () = &mut until => return streams,
                 Some(_) = streams.join_next(), if !streams.is_empty() => {}
                 accepted = listener.accept() => break accepted,
             }

@@ -13,7 +13,7 @@ use crate::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams}
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
@@ -66,6 +66,8 @@ pub struct Exit<S = System> {
     room: Payer,
     arriving: Ledger,
     listeners: Arc<Semaphore>,
+    /// Streams whose port is listened at no more.
+    left: Mutex<JoinSet<()>>,
 }
 
 /// Room for a connection, and for its socket.
@@ -104,6 +106,7 @@ impl<S: Sockets> Exit<S> {
             room: Ledger::of(Resource::Requests, FLOWS_MAX as usize, false).payer(""),
             arriving: Ledger::of(Resource::Requests, CONNECTIONS_MAX, true),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            left: Mutex::default(),
         })
     }
 
@@ -261,7 +264,8 @@ impl<S: Sockets> Exit<S> {
         entered.join(Resetting::new(socket), send, recv, &[], &asking).await.map(Ok)
     }
 
-    /// Listens for the peer as long as the flow is open.
+    /// Listens for the peer as long as the flow is open. What has arrived by then lives as long as
+    /// the connection.
     async fn listen(
         &self,
         protocol: Protocol,
@@ -303,16 +307,29 @@ impl<S: Sockets> Exit<S> {
             live: self.live.clone(),
             teller: self.teller.clone(),
         });
-        let (_now, connections) = watch::channel(Some(self.connection.clone()));
+        let (now, connections) = watch::channel(Some(self.connection.clone()));
         let mut nowhere = tokio::io::sink();
-        tokio::select! {
-            biased;
-            // Nothing is expected in it but its end.
-            _ = tokio::io::copy(recv, &mut nowhere) => {}
-            () = holding.gone() => {}
-            () = socket.serve(entry, connections) => {}
-        }
+        let until = async {
+            tokio::select! {
+                biased;
+                // Nothing is expected in it but its end.
+                _ = tokio::io::copy(recv, &mut nowhere) => {}
+                () = holding.gone() => {}
+            }
+        };
+        let mut streams = socket.serve_until(entry, connections, until).await;
+        self.keep(async move {
+            let _now = now;
+            while streams.join_next().await.is_some() {}
+        });
         Ok(Ok(()))
+    }
+
+    /// Keeps streams whose port is listened at no more, until the connection ends.
+    fn keep(&self, streams: impl Future<Output = ()> + Send + 'static) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        while left.try_join_next().is_some() {}
+        left.spawn(streams);
     }
 
     /// Asks properties of all that this end sends.
