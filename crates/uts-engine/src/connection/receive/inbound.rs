@@ -134,7 +134,7 @@ impl Inbound {
     pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
         let shared = Arc::new(*profile);
         let Some(mut stack) =
-            self.secrets.open(epoch).and_then(|s| ReceiveStack::new(epoch, group, &shared, &s))
+            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, &shared, &s))
         else {
             return false;
         };

@@ -270,7 +270,7 @@ impl Outbound {
         packet_bytes: u64,
     ) -> bool {
         let shared = Arc::new(*profile);
-        let secret = self.secrets.open(epoch);
+        let secret = self.secrets.of(epoch);
         let Some(stack) = secret.and_then(|s| SendStack::new(now, epoch, group, &shared, &s)) else {
             return false;
         };

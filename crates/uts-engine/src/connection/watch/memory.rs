@@ -83,7 +83,6 @@ impl Open {
         let is_first = |at: usize| profiles[..at].iter().all(|p| !Arc::ptr_eq(p, profiles[at]));
         let own = (0..profiles.len())
             .filter(|at| is_first(*at) && Arc::strong_count(profiles[*at]) == copies(profiles[*at]));
-        let secrets = outbound.secrets.heap_bytes() + inbound.secrets.heap_bytes();
-        stacks + secrets + own.count() * (size_of::<Profile>() + 2 * size_of::<usize>())
+        stacks + own.count() * (size_of::<Profile>() + 2 * size_of::<usize>())
     }
 }
