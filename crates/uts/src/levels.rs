@@ -4,8 +4,8 @@
 //! [`Levels`] looks at a connection every 100 ms or so. A level that the path does not carry, or
 //! that loses more than it bears, is left at once. The next higher one is tried when the path has
 //! had room for it for a while. If it fails, it is tried again after twice that while. So a path
-//! that is just too narrow is not tried again and again. Nothing that was learnt of a path holds for
-//! another.
+//! that is just too narrow is not tried again and again. Nothing that was learnt of a path holds
+//! for another.
 //!
 //! [`follow`] does the looking for a connection. [`Levels`] itself knows no clock.
 //!

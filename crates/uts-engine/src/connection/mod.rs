@@ -266,8 +266,8 @@ impl Connection {
         open.ways.outbound.may_send(open.parts.size.current() as u64)
     }
 
-    /// Number of the first packet that took the way which packets take now: it grows when either end
-    /// moves to another address, and after the host has slept.
+    /// Number of the first packet that took the way which packets take now: it grows when either
+    /// end moves to another address, and after the host has slept.
     pub fn first_of_path(&self) -> u64 {
         self.open().map_or(0, |open| open.ways.outbound.first_of_place)
     }

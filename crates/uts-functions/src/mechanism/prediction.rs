@@ -1,10 +1,10 @@
-//! What a profile is expected to bring on a path.
+//! Expectation that an endpoint has of a profile on a path.
 
 use crate::facts::PathFacts;
 
 /// Expectation that an endpoint has of a profile on a path. Built by passing it through the
-/// profile's mechanisms in the order of [`Function::ALL`](crate::Function::ALL)'s prediction order; each changes what it
-/// has influence on.
+/// profile's mechanisms in the order of [`Function::ALL`](crate::Function::ALL)'s prediction order;
+/// each changes what it has influence on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats

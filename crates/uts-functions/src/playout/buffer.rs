@@ -176,15 +176,16 @@ impl Buffer {
         let media = clock.read(now, wire);
         let transit = clock.on_arrival(now, media);
         self.look_at(now, clock, mechanism, transit);
-        let place = match self.waiting.last_key_value() {
-            Some((last, _)) if in_order && (media, start) < *last => behind(*last, start),
-            _ => (media, start),
-        };
+        let place = (media, start);
         let due = self.due_of(place, now, clock);
         let is_late = due.is_some_and(|due| due < instant(micros(now)))
             || self.last.is_some_and(|last| place < last.place);
         self.judge(now, clock, is_late);
         if !is_late || mechanism.keeps_late() {
+            let place = match self.waiting.last_key_value() {
+                Some((last, _)) if in_order && place < *last => behind(*last, start),
+                _ => place,
+            };
             self.waiting.insert(place, Waiting { arrived: now, what, made: Some(media), is_late });
         } else {
             // playout.md R-6: its place counts as missing.

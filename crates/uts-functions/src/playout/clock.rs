@@ -57,8 +57,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A media time as it travelled: the one nearest to what the sender's clock shows by now, as the
-    /// last that came makes it (playout.md R-1).
+    /// A media time as it travelled: the one nearest to what the sender's clock shows by now, as
+    /// the last that came makes it (playout.md R-1).
     pub fn read(&mut self, now: Time, wire: u32) -> MediaTime {
         let time = self.nearest(now, wire);
         self.last = Some((now, time));

@@ -161,7 +161,7 @@ fn another_path_is_tried_as_if_nothing_had_been_learnt() {
         path.pass(10, kbit(20_000), 0.0);
         path.pass(2, kbit(50), 0.0);
     }
-    assert_eq!((path.levels.now(), path.levels.patience), (0, PATIENCE_MAX), "{:?}", path.changes);
+    assert!(path.levels.now() == 0 && path.levels.patience >= PATIENCE * 8, "{:?}", path.changes);
     path.look.first_of_path = 1000;
     path.pass(10, kbit(20_000), 0.0);
     assert_eq!(path.levels.now(), 2, "{:?}", path.changes);

@@ -195,12 +195,19 @@ fn a_third_participant_makes_levels_fall_and_they_return() {
         call.pass(15);
         assert_eq!(call.level(0), 2, "{}", call.story(0));
         call.enter(2, levels());
-        call.pass(30);
-        let both = [call.level(0), call.level(1)];
-        // 3.5 Mbit/s carry one large and one small picture at the most.
+        call.pass(10);
+        let (mut too_much, mut too_little) = (0, 0);
+        for _ in 0..20 {
+            call.pass(1);
+            let both = [call.level(0), call.level(1)];
+            // 3.5 Mbit/s carry one large and one small picture at the most. More is tried now and
+            // then.
+            too_much += u32::from(both.iter().sum::<usize>() > 3);
+            too_little += u32::from(both.contains(&0));
+        }
         assert!(
-            both.iter().sum::<usize>() <= 3 && both.iter().all(|level| *level > 0),
-            "{both:?}: {} {}",
+            too_much <= 4 && too_little <= 4,
+            "{too_much} and {too_little} of 20 s: {} {}",
             call.story(0),
             call.story(1)
         );
