@@ -89,6 +89,7 @@ pub fn profile(name: &str) -> Result<Vec<(String, String)>, String> {
   uts explain --property reliability=prefer --property msgLifetime=150ms
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4
   uts explain --path loss=5% --property connCapacityProfile=scavenger
+  uts explain --path rtt=20ms,rate=500Mbit/s --host-fact processor=1%
   uts explain --profile tcp-tahoe
   uts explain --diff tcp-tahoe tcp-reno
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=1% --why-not cubic")]

@@ -2,21 +2,21 @@
 
 use crate::given::PathGiven;
 use serde_json::{Value, json};
-use uts::{PathFacts, Rate, Requirements};
-use uts_engine::selector::{self, Explanation, Library, explain as select};
+use uts::{PathFacts, Rate, Requirements, host};
+use uts_engine::selector::{self, Explanation, Library, explain_on};
 
 /// Facts that are given count as well founded.
 const SAMPLES: u64 = 10_000;
 
 pub(super) fn explain(requirements: &Requirements, path: &PathGiven, json: bool) -> Result<String, String> {
-    let explanation =
-        select(requirements, &facts(path), &Library::local(), None).map_err(|e| e.to_string())?;
+    let on = (&facts(path), &host::facts());
+    let explanation = explain_on(requirements, on, &Library::local(), None).map_err(|e| e.to_string())?;
     Ok(if json { object(&explanation).to_string() } else { explanation.to_string() })
 }
 
 /// Why a mechanism is not chosen.
 pub(super) fn why_not(requirements: &Requirements, path: &PathGiven, name: &str) -> Result<String, String> {
-    let compared = selector::why_not(requirements, &facts(path), &Library::local(), name);
+    let compared = selector::why_not(requirements, (&facts(path), &host::facts()), &Library::local(), name);
     Ok(compared.map_err(|error| format!("--why-not: {error}"))?.to_string())
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod rules;
 pub(crate) mod testing;
 pub(crate) mod utility;
 
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use candidates::candidates;
 use path::Path;
@@ -31,7 +32,7 @@ pub use rules::Contradiction;
 /// enough.
 pub(crate) fn fit(
     requirements: &Requirements,
-    facts: &PathFacts,
+    (facts, host): (&PathFacts, &HostFacts),
     usable: &Library,
     home: &Profile,
 ) -> Profile {
@@ -40,7 +41,7 @@ pub(crate) fn fit(
         return *home;
     }
     let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge::new(requirements, aim, &facts, presumed(aim, &facts));
+    let judge = Judge { host: *host, ..Judge::new(requirements, aim, &facts, presumed(aim, &facts)) };
     let scores: Vec<(Profile, Score)> = candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))

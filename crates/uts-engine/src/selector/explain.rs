@@ -1,8 +1,9 @@
 //! Says of a selection, function by function, what forced the choice and what it costs.
 
-use super::{Contradiction, Library, Selection, Source, select, steps};
+use super::{Contradiction, Library, Selection, Source, select_on, steps};
 use crate::appraisal::candidates::candidates;
 use crate::appraisal::utility::share_in_time;
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
 use core::time::Duration;
@@ -42,6 +43,8 @@ pub struct Explanation {
     pub lines: Vec<Line>,
     /// The path that the figures are for.
     pub facts: PathFacts,
+    /// Facts of the host that they are for.
+    pub host: HostFacts,
     /// Requirements that have no effect under this profile, a sentence for each.
     pub notes: Vec<String>,
     /// Degree to which a deadline that is asked is kept; `None` = none is asked, or the path is not
@@ -105,7 +108,7 @@ impl fmt::Display for Timeliness {
 
 fn timeliness(
     requirements: &Requirements,
-    facts: &PathFacts,
+    (facts, host): (&PathFacts, &HostFacts),
     local: &Library,
     selection: &Selection,
     lines: &[Line],
@@ -118,8 +121,12 @@ fn timeliness(
     let profile = &selection.profile;
     let in_time = share(&selection.prediction);
     let others = candidates(requirements, facts, local, profile, profile);
-    let in_time_best =
-        others.iter().map(|other| share(&super::forecast(other, facts))).fold(in_time, f64::max);
+    let share_of = |other: &Profile| {
+        let mut prediction = super::forecast(other, facts);
+        host.bound(&mut prediction, facts);
+        share(&prediction)
+    };
+    let in_time_best = others.iter().map(share_of).fold(in_time, f64::max);
     let on_the_way = lines.iter().filter(|line| line.function != Function::Playout);
     let slowest = on_the_way.max_by(|a, b| a.delay_s.total_cmp(&b.delay_s));
     Some(Timeliness {
@@ -136,14 +143,27 @@ fn timeliness(
 /// Selects a profile and explains it.
 ///
 /// # Errors
-/// As [`select`].
+/// As [`select`](super::select).
 pub fn explain(
     requirements: &Requirements,
     facts: &PathFacts,
     local: &Library,
     peer: Option<&Library>,
 ) -> Result<Explanation, Contradiction> {
-    let selection = select(requirements, facts, local, peer)?;
+    explain_on(requirements, (facts, &HostFacts::default()), local, peer)
+}
+
+/// The same on a host of which something is known.
+///
+/// # Errors
+/// As [`select`](super::select).
+pub fn explain_on(
+    requirements: &Requirements,
+    (facts, host): (&PathFacts, &HostFacts),
+    local: &Library,
+    peer: Option<&Library>,
+) -> Result<Explanation, Contradiction> {
+    let selection = select_on(requirements, (facts, host), local, peer)?;
     let mut before = Prediction::of_path(facts);
     let profile = selection.profile;
     let lines: Vec<Line> = steps(&profile, facts)
@@ -165,9 +185,9 @@ pub fn explain(
         })
         .collect();
     let notes = without_effect(requirements, &profile);
-    let timeliness = timeliness(requirements, facts, local, &selection, &lines);
+    let timeliness = timeliness(requirements, (facts, host), local, &selection, &lines);
     let requirements = requirements.to_string();
-    Ok(Explanation { requirements, selection, lines, facts: *facts, notes, timeliness })
+    Ok(Explanation { requirements, selection, lines, facts: *facts, host: *host, notes, timeliness })
 }
 
 /// Requirements that have no effect under a profile, a sentence for each.
@@ -262,6 +282,9 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "requirements  {}", self.requirements)?;
         writeln!(f, "path          {}", self.path())?;
+        if self.host != HostFacts::default() {
+            writeln!(f, "host          {}", self.host)?;
+        }
         writeln!(f)?;
         let rows = self.rows();
         let mut widths = [0; 6];

@@ -10,6 +10,7 @@ mod why_not;
 mod wish;
 
 use crate::appraisal::{fit, rules};
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Mechanism, Unasked};
@@ -17,7 +18,7 @@ use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
 pub use crate::appraisal::{Contradiction, Library, forecast, steps};
-pub use explain::{Explanation, Line, Timeliness, explain};
+pub use explain::{Explanation, Line, Timeliness, explain, explain_on};
 pub use why_not::{Figures, Unclear, WhyNot, why_not};
 
 /// Cause that forced a choice.
@@ -87,9 +88,22 @@ pub fn select(
     local: &Library,
     peer: Option<&Library>,
 ) -> Result<Selection, Contradiction> {
+    select_on(requirements, (facts, &HostFacts::default()), local, peer)
+}
+
+/// The same on a host of which something is known.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_on(
+    requirements: &Requirements,
+    (facts, host): (&PathFacts, &HostFacts),
+    local: &Library,
+    peer: Option<&Library>,
+) -> Result<Selection, Contradiction> {
     rules::check(requirements, facts)?;
-    let mut selector =
-        Selector { requirements, facts, local, peer, profile: Profile::bare(), reasons: Vec::new() };
+    let (profile, reasons) = (Profile::bare(), Vec::new());
+    let mut selector = Selector { requirements, facts, host, local, peer, profile, reasons };
     // Detection depends on protection (S-10), everything else on what stands before it.
     selector.choose(Function::Protection)?;
     for &function in Function::ALL.iter().filter(|f| **f != Function::Protection) {
@@ -98,13 +112,15 @@ pub fn select(
     selector.settle_needs()?;
     selector.fit_to_path();
     selector.reasons.sort_by_key(|r| r.function);
-    let prediction = forecast(&selector.profile, facts);
+    let mut prediction = forecast(&selector.profile, facts);
+    host.bound(&mut prediction, facts);
     Ok(Selection { profile: selector.profile, reasons: selector.reasons, prediction })
 }
 
 struct Selector<'a> {
     requirements: &'a Requirements,
     facts: &'a PathFacts,
+    host: &'a HostFacts,
     local: &'a Library,
     peer: Option<&'a Library>,
     profile: Profile,
@@ -271,7 +287,7 @@ impl Selector<'_> {
     /// Where the path is known, the policy's candidates compete at once (S-6).
     fn fit_to_path(&mut self) {
         let usable = self.peer.map_or(*self.local, |p| self.local.common(p));
-        let fitted = fit(self.requirements, self.facts, &usable, &self.profile);
+        let fitted = fit(self.requirements, (self.facts, self.host), &usable, &self.profile);
         let home = self.profile;
         for function in home.differences(&fitted) {
             let why = format!("predicted to do better here than {}", home.describe(function));

@@ -337,3 +337,18 @@ fn a_deadline_is_told_as_kept_or_missed() {
         assert_eq!(told(settings, &facts).timeliness, None, "nothing is asked, or nothing is known");
     }
 }
+
+/// A profile is chosen for the host that it runs on, and figures are those of that host.
+#[test]
+fn what_the_host_can_do_is_reckoned_with() {
+    let (requirements, facts) = (Requirements::bulk(), path(500, 20, 0.03, 1.0, 0.0));
+    let on = |processor| {
+        let host = HostFacts { processor, ..HostFacts::default() };
+        let told =
+            explain_on(&requirements, (&facts, &host), &Library::local(), None).expect("it can be had");
+        (told.selection.prediction.goodput(&facts), told.to_string())
+    };
+    let [(free, unsaid), (busy, said)] = [None, Some(0.01)].map(on);
+    assert!(busy < free / 10.0, "{busy} of {free}");
+    assert!(said.contains("host          host.processor=1%") && !unsaid.contains("host.processor"), "{said}");
+}

@@ -1,8 +1,9 @@
 //! Why a mechanism is not chosen: what it would bring on the path, and what speaks against it.
 
-use super::{Contradiction, Library, select};
+use super::{Contradiction, Library, select_on};
 use crate::appraisal::utility::{Aim, Judge, Score};
 use crate::appraisal::{presumed, rules};
+use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
@@ -86,18 +87,18 @@ pub enum Unclear {
 /// [`Unclear`].
 pub fn why_not(
     requirements: &Requirements,
-    facts: &PathFacts,
+    (facts, host): (&PathFacts, &HostFacts),
     local: &Library,
     name: &str,
 ) -> Result<WhyNot, Unclear> {
     let mechanism = find(name)?;
     let function = mechanism.function;
-    let selection = select(requirements, facts, local, None)?;
+    let selection = select_on(requirements, (facts, host), local, None)?;
     let chosen = selection.profile;
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
     let aim = Aim::of(requirements);
-    let judge = Judge::new(requirements, aim, facts, presumed(aim, facts));
+    let judge = Judge { host: *host, ..Judge::new(requirements, aim, facts, presumed(aim, facts)) };
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);
@@ -201,7 +202,7 @@ mod tests {
     use crate::appraisal::testing::path;
 
     fn ask(requirements: &Requirements, facts: &PathFacts, name: &str) -> Result<WhyNot, Unclear> {
-        why_not(requirements, facts, &Library::local(), name)
+        why_not(requirements, (facts, &HostFacts::default()), &Library::local(), name)
     }
 
     #[test]
