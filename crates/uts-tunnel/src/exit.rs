@@ -13,7 +13,7 @@ use crate::{CONNECTIONS_MAX, FLOWS_MAX, LISTENERS_MAX, Teller, Wants, datagrams}
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
@@ -66,8 +66,8 @@ pub struct Exit<S = System> {
     room: Payer,
     arriving: Ledger,
     listeners: Arc<Semaphore>,
-    /// Streams whose port is listened at no more.
-    left: Mutex<JoinSet<()>>,
+    /// The connection, for streams that arrive at what listens.
+    here: watch::Sender<Option<Connection>>,
 }
 
 /// Room for a connection, and for its socket.
@@ -96,6 +96,7 @@ impl<S: Sockets> Exit<S> {
         budget: Budget,
     ) -> Arc<Self> {
         Arc::new(Exit {
+            here: watch::Sender::new(Some(connection.clone())),
             connection,
             sockets,
             judge,
@@ -106,7 +107,6 @@ impl<S: Sockets> Exit<S> {
             room: Ledger::of(Resource::Requests, FLOWS_MAX as usize, false).payer(""),
             arriving: Ledger::of(Resource::Requests, CONNECTIONS_MAX, true),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
-            left: Mutex::default(),
         })
     }
 
@@ -146,9 +146,11 @@ impl<S: Sockets> Exit<S> {
             Err(_) => Err(Refused::absent("nothing was asked in time")),
         };
         let place = opening.as_ref().map_or_else(|_| String::new(), |opening| opening.asked.to_string());
+        let mut arrived = JoinSet::new();
         let served = match opening {
             Ok(Opening { asked: Asked::Listen(protocol, number, place), properties }) => {
-                self.listen(protocol, number, &place, properties, &mut send, &mut recv).await
+                let listened = self.listen(protocol, number, &place, properties, &mut send, &mut recv).await;
+                listened.map(|listened| listened.map(|streams| arrived = streams))
             }
             Ok(Opening { asked: Asked::Properties, properties }) => match self.ask(&properties) {
                 Ok(()) => stream::answer(&mut send, Ok("")).await.map(Ok),
@@ -161,7 +163,10 @@ impl<S: Sockets> Exit<S> {
             self.live.refused(&place, &refused.why);
             stream::answer(&mut send, Err(&refused)).await?;
         }
-        send.shutdown().await
+        send.shutdown().await?;
+        drop(recv);
+        while arrived.join_next().await.is_some() {}
+        Ok(())
     }
 
     /// Where a flow leads that begins so.
@@ -264,8 +269,8 @@ impl<S: Sockets> Exit<S> {
         entered.join(Resetting::new(socket), send, recv, &[], &asking).await.map(Ok)
     }
 
-    /// Listens for the peer as long as the flow is open. What has arrived by then lives as long as
-    /// the connection.
+    /// Listens for the peer as long as the flow is open. Returns the streams that have arrived by
+    /// then, which go on.
     async fn listen(
         &self,
         protocol: Protocol,
@@ -274,7 +279,7 @@ impl<S: Sockets> Exit<S> {
         properties: Vec<(String, String)>,
         send: &mut SendFlow,
         recv: &mut (impl AsyncRead + Unpin),
-    ) -> io::Result<Result<(), Refused>> {
+    ) -> io::Result<Result<JoinSet<()>, Refused>> {
         let bound = async {
             let Judge::Server(permits, places, key) = &self.judge else {
                 return Err(Refused::forbidden("a client listens nowhere for its server"));
@@ -307,7 +312,6 @@ impl<S: Sockets> Exit<S> {
             live: self.live.clone(),
             teller: self.teller.clone(),
         });
-        let (now, connections) = watch::channel(Some(self.connection.clone()));
         let mut nowhere = tokio::io::sink();
         let until = async {
             tokio::select! {
@@ -317,19 +321,7 @@ impl<S: Sockets> Exit<S> {
                 () = holding.gone() => {}
             }
         };
-        let mut streams = socket.serve_until(entry, connections, until).await;
-        self.keep(async move {
-            let _now = now;
-            while streams.join_next().await.is_some() {}
-        });
-        Ok(Ok(()))
-    }
-
-    /// Keeps streams whose port is listened at no more, until the connection ends.
-    fn keep(&self, streams: impl Future<Output = ()> + Send + 'static) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        while left.try_join_next().is_some() {}
-        left.spawn(streams);
+        Ok(Ok(socket.serve_until(entry, self.here.subscribe(), until).await))
     }
 
     /// Asks properties of all that this end sends.
