@@ -3,10 +3,11 @@
 use anyhow::{Result, anyhow, ensure};
 use core::time::Duration;
 use uts_engine::requirements::Requirements;
-use uts_engine::{ConnectionConfig, TraceKind};
+use uts_engine::{ConnectionConfig, ConnectionHandle, FlowId, TraceKind};
 use uts_functions::Time;
 use uts_path::PathConfig;
 use uts_sim::identity::Identities;
+use uts_sim::pair::Pair;
 use uts_sim::transfer::{Progress, Transfers, checksum};
 use uts_sim::{World, WorldConfig};
 
@@ -23,6 +24,22 @@ pub fn ask(
         requirements.assign(property).map_err(|error| anyhow!("{property}: {error}"))?;
     }
     Ok(())
+}
+
+/// Two ends with a connection that has carried so many bytes in a flow, which is still open.
+///
+/// # Errors
+/// The connection does not come to be, or ends.
+pub fn carried(
+    config: ConnectionConfig,
+    delay: Duration,
+    bytes: u64,
+) -> Result<(Pair, ConnectionHandle, FlowId)> {
+    let mut pair = Pair::new(config.clone(), delay)?;
+    let handle = pair.connect(config)?;
+    let flow = pair.open_flow(handle)?;
+    pair.carry(handle, flow, bytes)?;
+    Ok((pair, handle, flow))
 }
 
 /// One transfer or two, from hosts at one end of a path.

@@ -96,7 +96,8 @@ pub const KINDS: [Kind; 8] = [
     },
 ];
 
-fn context() -> congestion::Context {
+/// Context of a congestion control before anything was sent.
+pub(super) fn context() -> congestion::Context {
     let summary = Summary::initial(1472);
     congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary, past: None, seed: 1 }
 }

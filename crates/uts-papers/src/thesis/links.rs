@@ -6,21 +6,20 @@
 //! example `counted` times that, in a process of its own: here it would be offered to the peers of
 //! all other units.
 
+use super::calls;
 use super::stopwatch::{Spread, overhead_ns, time};
-use crate::engine::ask;
+use crate::engine::{ask, carried};
 use crate::paper::{Series, push};
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use core::hint::black_box;
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, Direction};
-use uts_functions::congestion::Summary;
 use uts_functions::protection::Secret;
 use uts_functions::{
-    Choice, Function, Time, acknowledgement, congestion, detection, establishment, fec, finding, flow,
-    library, playout, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
+    Choice, Function, acknowledgement, congestion, detection, establishment, fec, finding, flow, library,
+    playout, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
 };
-use uts_sim::pair::Pair;
 
 /// Microseconds of table 4.3 to link and to unlink: from disk, and from memory. Error control is
 /// switched on and off, then flow control at the sender, then at the receiver.
@@ -68,7 +67,7 @@ fn timed<T>(clock_ns: f64, build: impl Fn() -> Option<T>) -> Result<[Spread; 2]>
     Ok(times.map(Spread::of))
 }
 
-/// The same of the mechanism that was chosen of a function.
+/// Nanoseconds to make and to drop an instance of a function's mechanism.
 fn made(function: Function, choice: &Choice, clock_ns: f64) -> Result<[Spread; 2]> {
     macro_rules! of {
         ($module:ident, $context:expr) => {
@@ -76,8 +75,7 @@ fn made(function: Function, choice: &Choice, clock_ns: f64) -> Result<[Spread; 2
         };
     }
     let secret = Secret::from_exporter(&[7; 32], protection::Direction::ClientToServer);
-    let summary = Summary::initial(1472);
-    let context = congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary, past: None, seed: 1 };
+    let context = calls::context();
     match function {
         Function::Establishment => of!(establishment, ()),
         Function::Presentation => of!(presentation, ()),
@@ -132,10 +130,7 @@ const PAIRS: [(Function, [&str; 2]); 3] = [
 pub fn switches() -> Result<Series> {
     let mut config = ConnectionConfig { idle_timeout: Duration::ZERO, ..ConnectionConfig::default() };
     ask(&mut config.requirements, ["uts.security=unprotected", "uts.adapt=off", "uts.consent=all"])?;
-    let mut pair = Pair::new(config.clone(), Duration::from_micros(100))?;
-    let handle = pair.connect(config)?;
-    let flow = pair.open_flow(handle)?;
-    pair.carry(handle, flow, 1 << 20)?;
+    let (mut pair, handle, flow) = carried(config, Duration::from_micros(100), 1 << 20)?;
     pair.pass(pair.now + CLOSED)?;
     let (mut series, clock_ns) = (Series::new(), overhead_ns());
     for (row, (function, names)) in PAIRS.into_iter().enumerate() {

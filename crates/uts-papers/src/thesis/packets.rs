@@ -2,7 +2,7 @@
 //! memory hand each other single packets, and each step is timed by itself.
 
 use super::stopwatch::{Spread, overhead_ns, time};
-use crate::engine::ask;
+use crate::engine::{ask, carried};
 use crate::paper::{Series, push};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
@@ -70,10 +70,7 @@ impl Ends {
         let mut config = ConnectionConfig::default();
         let security = if is_sealed { "uts.security=required" } else { "uts.security=unprotected" };
         ask(&mut config.requirements, [security, "uts.adapt=off"])?;
-        let mut pair = Pair::new(config.clone(), Duration::from_micros(100))?;
-        let handle = pair.connect(config)?;
-        let flow = pair.open_flow(handle)?;
-        pair.carry(handle, flow, WARM_UP_BYTES)?;
+        let (mut pair, handle, flow) = carried(config, Duration::from_micros(100), WARM_UP_BYTES)?;
         pair.pass(pair.now + Duration::from_secs(2))?;
         let to_server = pair.client.peek(handle).context("the connection is gone")?.remote();
         let accepted = pair.server.handles().next().context("the server has no connection")?;

@@ -2,11 +2,11 @@
 //! the bytes that a connection takes to have its functions exchanged. The latter are types and
 //! allocations of a 64-bit machine, the same in each run.
 
+use crate::engine::carried;
 use crate::paper::{Series, push};
 use anyhow::{Context, Result};
 use core::time::Duration;
 use uts_engine::ConnectionConfig;
-use uts_sim::pair::Pair;
 
 /// Bytes that a connection has carried before it rests, and time that nothing happens.
 const CARRIED_BYTES: u64 = 200_000;
@@ -49,10 +49,7 @@ pub fn published() -> Result<Series> {
 /// The connection does not come to be, or does not carry data.
 pub fn at_rest() -> Result<Series> {
     let config = ConnectionConfig { idle_timeout: Duration::ZERO, ..ConnectionConfig::default() };
-    let mut pair = Pair::new(config.clone(), Duration::from_millis(5))?;
-    let handle = pair.connect(config)?;
-    let flow = pair.open_flow(handle)?;
-    pair.carry(handle, flow, CARRIED_BYTES)?;
+    let (mut pair, handle, flow) = carried(config, Duration::from_millis(5), CARRIED_BYTES)?;
     pair.client.connection(handle).context("the connection is gone")?.finish(flow);
     pair.pass(pair.now + RESTS_AFTER)?;
     let mut series = Series::new();
