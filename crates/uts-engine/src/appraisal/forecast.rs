@@ -1,10 +1,18 @@
 //! Predicted effect of a profile on a path: the predictions of its mechanisms, one after the other.
 
+use crate::host::HostFacts;
 use uts_functions::{Function, PathFacts, Prediction, Profile};
 
 /// The prediction after all mechanisms of the profile.
 pub fn forecast(profile: &Profile, facts: &PathFacts) -> Prediction {
     steps(profile, facts).last().map_or_else(|| Prediction::of_path(facts), |(_, after)| after)
+}
+
+/// The prediction after all mechanisms of the profile, as far as the host can keep up.
+pub(crate) fn forecast_on(profile: &Profile, (facts, host): (&PathFacts, &HostFacts)) -> Prediction {
+    let mut prediction = forecast(profile, facts);
+    host.bound(&mut prediction, facts);
+    prediction
 }
 
 /// The prediction after each function's mechanism, in the order of [`Function::ALL`].

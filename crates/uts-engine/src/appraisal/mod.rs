@@ -24,6 +24,7 @@ use path::Path;
 use utility::{Aim, Judge, Score};
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
+pub(crate) use forecast::forecast_on;
 pub use forecast::{forecast, steps};
 pub use libraries::Library;
 pub use rules::Contradiction;
@@ -41,7 +42,7 @@ pub(crate) fn fit(
         return *home;
     }
     let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge { host: *host, ..Judge::new(requirements, aim, &facts, presumed(aim, &facts)) };
+    let judge = Judge::new(requirements, aim, (&facts, host), presumed(aim, &facts));
     let scores: Vec<(Profile, Score)> = candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))

@@ -1,7 +1,7 @@
 //! Worth of a profile to the application: a figure from 0 to 1, made from its prediction by the
 //! requirements.
 
-use super::forecast;
+use super::forecast::forecast_on;
 use super::path::INITIAL_PACKETS;
 use crate::host::HostFacts;
 use crate::requirements::{CapacityProfile, Quality, Requirements};
@@ -109,19 +109,18 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// A judge who knows nothing of the host.
+    /// A judge of profiles on this path and host.
     pub fn new(
         requirements: &'a Requirements,
         aim: Aim,
-        facts: &'a PathFacts,
+        (facts, host): (&'a PathFacts, &HostFacts),
         offered: Option<Rate>,
     ) -> Self {
-        Judge { requirements, aim, facts, offered, host: HostFacts::default() }
+        Judge { requirements, aim, facts, offered, host: *host }
     }
 
     pub fn score(&self, profile: &Profile) -> Score {
-        let mut prediction = forecast(profile, self.facts);
-        self.host.bound(&mut prediction, self.facts);
+        let mut prediction = forecast_on(profile, (self.facts, &self.host));
         let possible = prediction.goodput(self.facts);
         let offered = self.offered.map(|r| r.bytes_per_sec() as f64);
         let bound = self.requirements.max_send_rate.map(|r| r.bytes_per_sec() as f64);
@@ -380,7 +379,7 @@ mod tests {
         let offered = Some(Rate::from_bits_per_sec(4_000_000));
         let score = |rtt_ms, delay: Option<u64>, late| {
             let facts = crate::appraisal::testing::path(20, rtt_ms, 0.01, 1.0, 0.0);
-            let judge = Judge::new(&r, Aim::of(&r), &facts, offered);
+            let judge = Judge::new(&r, Aim::of(&r), (&facts, &HostFacts::default()), offered);
             let profile = Profile::bare().with_named(Function::Congestion, "bbr").expect("it exists");
             let fixed = uts_functions::library::by_name(Function::Playout, "fixed").expect("it exists");
             let held = |delay| fixed.choice_with(&[("delay", delay), ("late", late)]).expect("in range");
@@ -409,7 +408,7 @@ mod tests {
                 for (loss, burst) in [(0.002, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 4.0)] {
                     let facts = crate::appraisal::testing::path(mbit, rtt_ms, loss, burst, 0.0);
                     let offered = Some(Rate::from_bits_per_sec((offered_mbit * 1e6) as u64));
-                    let judge = Judge::new(&r, Aim::of(&r), &facts, offered);
+                    let judge = Judge::new(&r, Aim::of(&r), (&facts, &HostFacts::default()), offered);
                     let profile = Profile::bare();
                     let worth = |name| {
                         let profile = profile.with_named(Function::Congestion, name).expect("it exists");
@@ -426,7 +425,7 @@ mod tests {
 
     fn worth_of(r: &Requirements, facts: &PathFacts, offered_bps: u64, fec: (&str, &[(&str, u64)])) -> Score {
         let offered = Some(Rate::from_bits_per_sec(offered_bps));
-        let judge = Judge::new(r, Aim::of(r), facts, offered);
+        let judge = Judge::new(r, Aim::of(r), (facts, &HostFacts::default()), offered);
         let named = [(Function::Retransmission, "selective"), (Function::Congestion, "bbr")];
         let profile = named.iter().try_fold(Profile::bare(), |p, (f, name)| p.with_named(*f, name));
         let mechanism = uts_functions::library::by_name(Function::Fec, fec.0).expect("it exists");
@@ -477,7 +476,7 @@ mod tests {
             degradation: vec![Quality::Reliability, Quality::Delay],
             ..Requirements::interactive()
         };
-        let judge = Judge::new(&r, Aim::of(&r), &facts, None);
+        let judge = Judge::new(&r, Aim::of(&r), (&facts, &HostFacts::default()), None);
         assert!(judge.weight(Quality::Reliability) < judge.weight(Quality::Delay));
         assert!(judge.weight(Quality::Delay) < judge.weight(Quality::Rate));
     }

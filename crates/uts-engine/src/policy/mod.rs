@@ -532,8 +532,7 @@ impl Policy {
     }
 
     fn judge<'a>(&'a self, seen: &'a Seen) -> Judge<'a> {
-        let host = self.host;
-        Judge { host, ..Judge::new(&self.requirements, self.aim, &seen.facts, seen.offered) }
+        Judge::new(&self.requirements, self.aim, (&seen.facts, &self.host), seen.offered)
     }
 
     fn decide_for_requirements(&mut self, seen: &Seen) -> Option<Decision> {

@@ -2,6 +2,7 @@
 
 use super::{Contradiction, Library, Selection, Source, select_on, steps};
 use crate::appraisal::candidates::candidates;
+use crate::appraisal::forecast_on;
 use crate::appraisal::utility::share_in_time;
 use crate::host::HostFacts;
 use crate::requirements::Requirements;
@@ -121,11 +122,7 @@ fn timeliness(
     let profile = &selection.profile;
     let in_time = share(&selection.prediction);
     let others = candidates(requirements, facts, local, profile, profile);
-    let share_of = |other: &Profile| {
-        let mut prediction = super::forecast(other, facts);
-        host.bound(&mut prediction, facts);
-        share(&prediction)
-    };
+    let share_of = |other| share(&forecast_on(other, (facts, host)));
     let in_time_best = others.iter().map(share_of).fold(in_time, f64::max);
     let on_the_way = lines.iter().filter(|line| line.function != Function::Playout);
     let slowest = on_the_way.max_by(|a, b| a.delay_s.total_cmp(&b.delay_s));
@@ -153,7 +150,7 @@ pub fn explain(
     explain_on(requirements, (facts, &HostFacts::default()), local, peer)
 }
 
-/// The same on a host of which something is known.
+/// Selects a profile for a host of which something is known, and explains it.
 ///
 /// # Errors
 /// As [`select`](super::select).

@@ -9,7 +9,7 @@ mod explain;
 mod why_not;
 mod wish;
 
-use crate::appraisal::{fit, rules};
+use crate::appraisal::{fit, forecast_on, rules};
 use crate::host::HostFacts;
 use crate::requirements::Requirements;
 use core::fmt;
@@ -91,11 +91,11 @@ pub fn select(
     select_on(requirements, (facts, &HostFacts::default()), local, peer)
 }
 
-/// The same on a host of which something is known.
+/// Chooses a profile for a host of which something is known.
 ///
 /// # Errors
 /// As [`select`].
-pub fn select_on(
+pub(crate) fn select_on(
     requirements: &Requirements,
     (facts, host): (&PathFacts, &HostFacts),
     local: &Library,
@@ -112,8 +112,7 @@ pub fn select_on(
     selector.settle_needs()?;
     selector.fit_to_path();
     selector.reasons.sort_by_key(|r| r.function);
-    let mut prediction = forecast(&selector.profile, facts);
-    host.bound(&mut prediction, facts);
+    let prediction = forecast_on(&selector.profile, (facts, host));
     Ok(Selection { profile: selector.profile, reasons: selector.reasons, prediction })
 }
 

@@ -98,7 +98,7 @@ pub fn why_not(
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
     let aim = Aim::of(requirements);
-    let judge = Judge { host: *host, ..Judge::new(requirements, aim, facts, presumed(aim, facts)) };
+    let judge = Judge::new(requirements, aim, (facts, host), presumed(aim, facts));
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);

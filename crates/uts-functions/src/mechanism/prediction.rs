@@ -10,7 +10,7 @@ pub struct Prediction {
     /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats
     /// included.
     pub utilisation: f64,
-    /// The same, as is exceeded in all but a twentieth of the time: what is sent in time waits for
+    /// Share that is exceeded in all but a twentieth of the time: what is sent in time waits for
     /// the rest.
     pub utilisation_low: f64,
     /// Packets on the wire per packet that carries new data (1 = no overhead).
@@ -25,7 +25,7 @@ pub struct Prediction {
     pub loss_seen: f64,
     /// Mean one-way delay that a message meets beyond propagation until it has arrived, in seconds.
     pub delay_s: f64,
-    /// The same for the slowest percent.
+    /// Delay of the slowest percent, likewise.
     pub delay_p99_s: f64,
     /// Data that redundancy brings later. Its delay is part of the delays above.
     pub repaired: Later,
@@ -127,7 +127,7 @@ impl Prediction {
         self.goodput_of(self.utilisation, facts)
     }
 
-    /// The same of all but a twentieth of the time.
+    /// Goodput that is exceeded in all but a twentieth of the time.
     pub fn goodput_low(&self, facts: &PathFacts) -> f64 {
         self.goodput_of(self.utilisation_low, facts)
     }
