@@ -470,7 +470,7 @@ impl Ways {
     /// before needs some (flow.md R-7).
     pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
         let inbound = &mut self.inbound;
-        let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else {
+        let Some(stack) = inbound.stack(epoch) else {
             bug!("epoch {epoch} governs flow control and is not open");
             return;
         };

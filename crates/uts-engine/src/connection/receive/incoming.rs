@@ -507,7 +507,7 @@ impl Ways {
     /// The sender has put this epoch to use: what asks for missing data is what its profile says,
     /// also where nothing new comes.
     pub(in crate::connection) fn follow_demands(&mut self, now: Time, epoch: u32) {
-        let Some(stack) = self.inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
+        let Some(stack) = self.inbound.stack(epoch) else { return };
         self.flows.change_receiving(stack.group, |receive| {
             receive.follow_demand(stack);
             receive.follow_playout(stack);

@@ -189,8 +189,9 @@ impl Open {
             let kind = if shape.repeats { TraceKind::Repeated } else { TraceKind::Sent };
             self.ways.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
-        let is_demanded = outbound.stacks.get(stack).is_some_and(|s| s.is_demanded);
-        let is_news = !is_demanded || reason == Reason::Probe || (shape.has_data && !shape.repeats);
+        let is_news = (shape.has_data && !shape.repeats)
+            || reason == Reason::Probe
+            || !outbound.stacks.get(stack).is_some_and(|s| s.is_demanded);
         let departure = Departure { repeats: shape.repeats, polls, ..outbound.departure() };
         if let Some(envelope) = outbound.envelope.as_mut().filter(|envelope| envelope.epoch == epoch) {
             envelope.is_due &= !eliciting;
