@@ -113,6 +113,9 @@ pub(crate) struct Inner {
     pub unreachable: u32,
     /// The socket by which the endpoint is to go on.
     moved_to: Option<Box<Socket>>,
+    /// The place in a simulated network from which the endpoint is to go on.
+    #[cfg(any(test, feature = "simulation"))]
+    placed_at: Option<Box<simulated::Place>>,
     /// Why the task has ended.
     pub stopped: Option<String>,
     /// The engine was changed since the task looked for something to send.
@@ -390,6 +393,8 @@ impl Shared {
                 openers: Vec::new(),
                 unreachable: 0,
                 moved_to: None,
+                #[cfg(any(test, feature = "simulation"))]
+                placed_at: None,
                 stopped: None,
                 kicked: true,
                 host_seen: 0,
@@ -436,6 +441,10 @@ impl Shared {
     /// has changed.
     pub fn migrate(&self, addr: SocketAddr) -> io::Result<()> {
         self.check_family(addr)?;
+        #[cfg(any(test, feature = "simulation"))]
+        if let Some(network) = crate::simulation::Network::current() {
+            return simulated::migrate(self, &network, addr);
+        }
         self.move_to(Socket::bind(addr, self.peer, self.host)?)
     }
 

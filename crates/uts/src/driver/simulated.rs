@@ -1,7 +1,7 @@
 //! Carrier of an endpoint in a simulated network: as [`super::task`], but without a socket.
 
 use super::outgoing::Outgoing;
-use super::{Host, Inner, Shared};
+use super::{Host, Inner, Shared, said};
 use crate::simulation::{Datagram, Network};
 use core::future::Future;
 use core::pin::Pin;
@@ -9,7 +9,7 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep};
 use uts_engine::{EndpointConfig, Point};
@@ -41,6 +41,26 @@ pub(super) fn start(
         timer: Box::pin(sleep(Duration::ZERO)),
     });
     Ok(shared)
+}
+
+/// Place of an endpoint: its address, and what arrives there.
+pub(super) type Place = (SocketAddr, UnboundedReceiver<Datagram>);
+
+/// Has an endpoint go on from another address, and tells it so. What is sent to the one before is
+/// lost.
+///
+/// # Errors
+/// The address is taken.
+pub(super) fn migrate(shared: &Shared, network: &Network, addr: SocketAddr) -> io::Result<()> {
+    let place = network.place(addr)?;
+    *shared.local_addr.lock().unwrap_or_else(PoisonError::into_inner) = place.0;
+    shared.act(|inner, _| {
+        if let Some(never_taken) = inner.placed_at.replace(Box::new(place)) {
+            network.kill(never_taken.0);
+        }
+        inner.changed();
+    });
+    Ok(())
 }
 
 struct Carrier {
@@ -76,6 +96,16 @@ impl Carrier {
         }
     }
 
+    /// Moves to where the endpoint is to go on from, if it is to.
+    fn follow(&mut self) {
+        let mut inner = self.shared.lock();
+        if let Some(place) = inner.placed_at.take() {
+            self.network.kill(self.at);
+            (self.at, self.arrivals) = *place;
+            inner.engine.on_moved(self.shared.clock.now(), said(self.at));
+        }
+    }
+
     fn send(&mut self, inner: &mut Inner) {
         let now = self.shared.clock.now();
         inner.kicked = false;
@@ -106,6 +136,7 @@ impl Future for Carrier {
         let this = &mut *self;
         loop {
             let shared = this.shared.clone();
+            this.follow();
             if !this.receive(cx) {
                 shared.lock().stop(&shared, "it was killed");
                 return Poll::Ready(());

@@ -158,6 +158,22 @@ async fn a_client_behind_another_address_is_followed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_moves_is_followed_and_told_so() {
+    let network = begin(FAIR, 5);
+    let client = connected(echo()).await;
+    assert!(echo_of(1000, &client).await < Duration::from_millis(100));
+    let before = client.local_addr();
+    // The machine has no such address: nobody asks it.
+    let to = SocketAddr::new(ip("10.7.7.7"), 0);
+    client.migrate(to).expect("moved");
+    assert_eq!(client.local_addr().ip(), to.ip());
+    assert!(echo_of(100_000, &client).await < Duration::from_secs(2));
+    assert!(!network.kill(before), "nobody is left at {before}");
+    client.migrate(SocketAddr::from(PLACE)).expect_err("the server is there");
+    assert!(echo_of(1000, &client).await < Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_endpoint_that_was_killed_is_missed() {
     let network = begin(FAIR, 6);
     let connection = connected(echo()).await;
