@@ -65,6 +65,9 @@ impl Ways {
             self.events.push_back(Event::Finished(FlowId(id)));
         }
         send.end_if_reset();
+        if let Some(gate) = &gate {
+            send.keep_repeats_within(gate.credit(send));
+        }
         if flow.next_alarm() != flow.alarm {
             self.flows.update_alarm(id);
         }
@@ -247,8 +250,8 @@ impl Ways {
             heard_to: send.buffer.heard_to(),
             next_packet: loss.next_packet,
             acked_to: outbound.ledger.largest_acked().map_or(0, |largest| largest + 1),
-            repeats_from: send.buffer.repeats().start,
-            repeats_to: send.buffer.repeats().end,
+            repeats_from: send.repeats().start,
+            repeats_to: send.repeats().end,
             brought: send.rare.as_ref().map_or(0, |rare| rare.withheld.brought()),
         })
     }

@@ -346,6 +346,16 @@ impl SendBuffer {
         self.repeat.first().map_or(0, |first| first.start)..self.repeat.last().map_or(0, |last| last.end)
     }
 
+    /// Takes all from a position on out of what waits to be sent again.
+    pub fn take_repeats_from(&mut self, position: u64) -> RangeSet {
+        let mut taken = RangeSet::new();
+        for range in self.repeat.iter().filter(|range| range.end > position) {
+            taken.insert(range.start.max(position)..range.end);
+        }
+        self.repeat.remove(position..u64::MAX);
+        taken
+    }
+
     /// True if there is something to send below the flow-control `limit`.
     pub fn wants_to_send(&self, limit: u64) -> bool {
         !self.repeat.is_empty() || (self.sent < self.written && self.sent < limit)

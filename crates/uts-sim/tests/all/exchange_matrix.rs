@@ -26,6 +26,8 @@ pub struct Transfer {
     pub sent: u32,
     pub received: Vec<u32>,
     pub completed: Vec<(NodeId, u32)>,
+    /// Flows whose end the server has acknowledged.
+    pub finished: Vec<FlowId>,
     pub refused: Vec<(NodeId, Function)>,
 }
 
@@ -54,7 +56,13 @@ impl Transfer {
             let read = |text| Arc::new(Mapping::read("numbers.toml", text).expect("a valid mapping"));
             ConnectionConfig { mapping: mappings[end].map(read), ..config(security[end]) }
         };
-        let endpoint = |end| EndpointConfig { accept: config(end), ..EndpointConfig::default() };
+        Self::with_configs(path, [config(SERVER), config(CLIENT)])
+    }
+
+    /// Ends with these settings.
+    fn with_configs(path: &str, configs: [ConnectionConfig; 2]) -> Self {
+        let endpoint =
+            |end: NodeId| EndpointConfig { accept: configs[end].clone(), ..EndpointConfig::default() };
         let world = WorldConfig {
             server: endpoint(SERVER),
             client: endpoint(CLIENT),
@@ -64,7 +72,7 @@ impl Transfer {
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
         world.limit_steps(20_000_000);
         world.set_path(uts_path::Target::Both, path).expect("a valid change");
-        let client = world.connect(CLIENT, config(CLIENT)).expect("the connection begins");
+        let client = world.connect(CLIENT, configs[CLIENT].clone()).expect("the connection begins");
         let mut transfer = Transfer {
             world,
             at_once: false,
@@ -73,6 +81,7 @@ impl Transfer {
             sent: 0,
             received: Vec::new(),
             completed: Vec::new(),
+            finished: Vec::new(),
             refused: Vec::new(),
         };
         transfer.pass(Duration::from_secs(5));
@@ -103,6 +112,7 @@ impl Transfer {
             match happening.event {
                 Event::Connected => self.handles[happening.node] = Some(happening.connection),
                 Event::Readable(flow) if happening.node == SERVER => self.read(flow),
+                Event::Finished(flow) if happening.node == CLIENT => self.finished.push(flow),
                 Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
                 Event::Exchange(step) => match *step {
                     ExchangeEvent::Completed { epoch, .. } => self.completed.push((happening.node, epoch)),
@@ -252,6 +262,50 @@ fn receivers_that_keep_little_give_way_to_others() {
         }
     }
     assert!(dropped(&mut transfer) > 20, "{}", dropped(&mut transfer));
+}
+
+/// A flow whose data was sent without a limit, and lost, comes to its end under each mechanism that
+/// has one: what lies beyond the limit waits for it, and takes nothing with it that the receiver
+/// needs to raise it (flow.md R-39).
+#[test]
+fn flows_that_were_sent_without_a_limit_end_under_one() {
+    let limits = library::of(Function::Flow).into_iter().filter(|m| m.facts.grants);
+    let cases = limits.flat_map(|limit| {
+        ["none", "selective"].into_iter().flat_map(move |repeats| [0, 1].map(|known| (limit, repeats, known)))
+    });
+    for (limit, repeats, known) in cases {
+        let case = format!("{} and {repeats}, {known} messages known", limit.name);
+        let server = ConnectionConfig {
+            credit_bytes_initial: 8192,
+            credit_bytes_max: 16_384,
+            ..config("uts.security=unprotected")
+        };
+        let mut transfer = Transfer::with_configs(
+            "rate=1mbit delay=50ms buffer=400p",
+            [server, config("uts.security=unprotected")],
+        );
+        let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+        let named = |profile: Profile, function, name| profile.with_named(function, name).expect("it exists");
+        let free = named(named(base, Function::Flow, "none"), Function::Retransmission, "none");
+        transfer.exchange(CLIENT, Direction::Out, free);
+        transfer.flow = transfer.connection(CLIENT).open_flow(FlowOptions::default()).ok();
+        transfer.send(known);
+        transfer.pass(Duration::from_secs(1));
+        transfer.world.set_path(uts_path::Target::Both, "down").expect("a valid change");
+        transfer.send(30);
+        let flow = transfer.flow.expect("a flow");
+        transfer.connection(CLIENT).finish(flow);
+        transfer.pass(Duration::from_secs(1));
+        transfer.world.set_path(uts_path::Target::Both, "up").expect("a valid change");
+        let next = named(named(base, Function::Flow, limit.name), Function::Retransmission, repeats);
+        let now = transfer.world.now();
+        transfer.connection(CLIENT).request_profile(now, Direction::Out, next).expect("idle");
+        transfer.pass(Duration::from_secs(20));
+        assert_eq!(transfer.connection(CLIENT).profile(Direction::Out), Some(next), "{case}");
+        assert!(transfer.finished.contains(&flow), "{case}: it does not come to its end");
+        let dropped = transfer.connection(SERVER).stats().dropped_overrun;
+        assert_eq!(dropped, 0, "{case}: dropped beyond the limit");
+    }
 }
 
 #[test]

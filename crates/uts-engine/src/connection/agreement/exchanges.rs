@@ -436,9 +436,7 @@ impl Open {
             if old.get(Function::Retransmission) != profile.get(Function::Retransmission) {
                 self.ways.recover_awaited(now, id);
             }
-            if let Some(gate) = self.ways.outbound.gate_of(group) {
-                self.ways.flows.update_order(id, |send| gate.limit(send));
-            }
+            self.ways.after_send_change(id);
         }
     }
 

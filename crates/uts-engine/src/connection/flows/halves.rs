@@ -84,6 +84,8 @@ pub(crate) struct Rest {
 pub(crate) struct Rare {
     /// Lost data that waits to be asked for.
     pub awaited: Awaited,
+    /// Data that is to be sent again, and lies beyond the peer's credit.
+    pub beyond: RangeSet,
     /// Count of the losses of each stretch of lost data, where the mechanism counts.
     pub tries: Tries,
     /// Data that has arrived without the rest of its unit, where the mechanism has units.
@@ -198,10 +200,45 @@ impl SendHalf {
         self.buffer.repeat(range);
     }
 
+    /// Sends nothing again beyond the peer's credit, where it was sent without a limit: the peer
+    /// would drop it, and all that shares its packet. It waits until there is credit for it
+    /// (flow.md R-39).
+    #[inline]
+    pub fn keep_repeats_within(&mut self, credit: u64) {
+        let waits = |rare: &Rare| rare.beyond.first().is_some_and(|first| first.start < credit);
+        if self.buffer.repeats().end > credit || self.rare.as_deref().is_some_and(waits) {
+            self.hold_repeats(credit);
+        }
+    }
+
+    #[cold]
+    fn hold_repeats(&mut self, credit: u64) {
+        let beyond = &mut self.rare.get_or_insert_default().beyond;
+        for range in self.buffer.take_repeats_from(credit).iter() {
+            beyond.insert(range);
+        }
+        for range in beyond.iter().filter(|range| range.start < credit) {
+            self.buffer.repeat(range.start..range.end.min(credit));
+        }
+        beyond.remove(0..credit);
+    }
+
+    /// From the first to the last position that is to be sent again; empty if none is.
+    pub fn repeats(&self) -> Range<u64> {
+        let repeats = self.buffer.repeats();
+        let beyond = self.rare.as_ref().and_then(|rare| Some((rare.beyond.first()?, rare.beyond.last()?)));
+        match beyond {
+            Some((first, last)) if repeats.is_empty() => first.start..last.end,
+            Some((_, last)) => repeats.start..last.end,
+            None => repeats,
+        }
+    }
+
     /// Positions have arrived and count: what was known of them is forgotten.
     fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
         rare.awaited.remove(range.clone());
+        rare.beyond.remove(range.clone());
         rare.tries.remove(&range);
         rare.tagged.remove(range);
         let done_to = self.buffer.done_to();
@@ -254,6 +291,7 @@ impl SendHalf {
         let rare = self.rare.as_ref().map_or(0, |rare| {
             size_of::<Rare>()
                 + rare.awaited.heap_bytes()
+                + rare.beyond.heap_bytes()
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
                 + rare.media.len() * 24

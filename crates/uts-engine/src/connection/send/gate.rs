@@ -47,17 +47,23 @@ impl Outbound {
 }
 
 impl Gate<'_> {
+    /// The position up to which the peer lets a flow send; `u64::MAX` where it has no say.
+    #[inline]
+    pub fn credit(&self, send: &SendHalf) -> u64 {
+        self.flow.send_limit(send.limit)
+    }
+
     /// The position up to which a flow may send.
     #[inline]
     pub fn limit(&self, send: &mut SendHalf) -> u64 {
-        let limit = send.behind_expedited(self.flow.send_limit(send.limit));
+        let limit = send.behind_expedited(self.credit(send));
         if self.windows { self.window(send, limit) } else { limit }
     }
 
     /// The same, where nothing outstanding has a say in it.
     #[cfg(debug_assertions)]
     pub fn fixed_limit(&self, send: &SendHalf) -> Option<u64> {
-        (!self.windows).then(|| send.behind_expedited(self.flow.send_limit(send.limit)))
+        (!self.windows).then(|| send.behind_expedited(self.credit(send)))
     }
 
     #[cold]
