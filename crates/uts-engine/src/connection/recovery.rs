@@ -76,14 +76,14 @@ impl Ways {
         }
         self.flows.drop_if_done(id);
         if self.flows.outgoing.wakes() {
-            self.flows.waiting_writers().into_iter().for_each(|id| self.wake_writer(id));
+            self.share_memory();
         }
     }
 
     /// Tells the application that a flow takes more, once a third of what it may hold is free (so
     /// does the kernel's TCP: `sk_stream_min_wspace`). Told of each packet that has arrived, it
     /// would write, and this end send, a packet or two at a time.
-    fn wake_writer(&mut self, id: u32) {
+    pub(super) fn wake_writer(&mut self, id: u32) {
         let room = self.send_capacity(id);
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else {
             bug!("the writer of flow {id} waits, and the flow is gone");
@@ -93,6 +93,8 @@ impl Ways {
         if may_write && send.buffer.load_bytes() < room - room / 3 {
             send.writer_waits = false;
             self.events.push_back(Event::Writable(FlowId(id)));
+        } else {
+            self.note_lack(id);
         }
     }
 

@@ -141,6 +141,14 @@ impl Inner {
         self.changes += 1;
     }
 
+    /// A writer waits. If it waits for memory, the connection looks for that at an instant of which
+    /// the task does not know yet.
+    pub fn on_blocked(&mut self, handle: ConnectionHandle) {
+        if self.connection(handle).is_some_and(|connection| connection.waits_for_memory()) {
+            self.changed();
+        }
+    }
+
     /// An application has written something.
     pub fn on_written(&mut self) {
         self.dialogue.on_written();

@@ -354,6 +354,7 @@ impl SendFlow {
                         if let Some(flow) = inner.flow(handle, id) {
                             keep(&mut flow.writer, cx);
                         }
+                        inner.on_blocked(handle);
                         return Poll::Pending;
                     }
                 },

@@ -121,7 +121,7 @@ impl Open {
         let room = capacity.saturating_sub(send.buffer.load_bytes());
         if room == 0 {
             send.writer_waits = true;
-            self.ways.flows.outgoing.has_waiting |= self.ways.lacks_room(id.0);
+            self.ways.note_lack(id.0);
             return Err(WriteError::Blocked);
         }
         Ok(room)
@@ -148,8 +148,8 @@ impl Open {
         }
         flow.send.writer_waits = take < data.len();
         self.after_write(now, id.0, take);
-        if take < data.len() && self.ways.lacks_room(id.0) {
-            self.ways.flows.outgoing.has_waiting = true;
+        if take < data.len() {
+            self.ways.note_lack(id.0);
         }
         Ok(take)
     }
@@ -460,6 +460,29 @@ impl Ways {
     /// True if a flow that waits to be written waits for memory that others hold.
     fn lacks_room(&self, id: u32) -> bool {
         self.send_capacity(id) < self.own_capacity(id)
+    }
+
+    /// A writer of a flow waits: if it waits for memory, that is looked for again.
+    pub(in crate::connection) fn note_lack(&mut self, id: u32) {
+        if self.lacks_room(id) {
+            self.flows.outgoing.wait_for_memory();
+        }
+    }
+
+    /// Tells writers that wait for memory of what there is. Those that it is too little for go on
+    /// waiting.
+    #[cold]
+    pub(in crate::connection) fn share_memory(&mut self) {
+        let looks_at = self.flows.outgoing.forget_waiting();
+        self.flows.waiting_writers().into_iter().for_each(|id| self.wake_writer(id));
+        self.flows.outgoing.look_at(looks_at);
+    }
+
+    /// Looks for memory for writers that wait for it, if it is time.
+    pub(in crate::connection) fn look_for_memory(&mut self, now: Time) {
+        if self.flows.outgoing.looks(now) && self.flows.outgoing.wakes() {
+            self.share_memory();
+        }
     }
 
     fn own_capacity(&self, id: u32) -> usize {

@@ -154,6 +154,12 @@ impl Connection {
         }
     }
 
+    /// True if something that is to be written waits for memory that others hold
+    /// ([`EndpointConfig::memory_bytes_max`](crate::EndpointConfig::memory_bytes_max)).
+    pub fn waits_for_memory(&self) -> bool {
+        self.open().is_some_and(|open| open.ways.flows.outgoing.has_waiting())
+    }
+
     /// Gives the flow up: what was not delivered is not.
     pub fn reset(&mut self, id: FlowId, code: u64) {
         if let Some(open) = self.open_mut() {

@@ -3,9 +3,15 @@
 
 use crate::connection::flows::halves::SendHalf;
 use crate::endpoint::budget::Share;
+use core::time::Duration;
+use uts_functions::Time;
 
 /// A writer that waits for memory is told once there is so much, in bytes: a few packets.
 const WORTH_WAKING_BYTES: usize = 8 * 1024;
+
+/// Time after which a connection whose writers wait for memory looks again if there is some: other
+/// connections give memory back, and do not know who waits.
+const LOOKS_APART: Duration = Duration::from_millis(100);
 
 /// The flows that this end sends, together.
 #[derive(Debug)]
@@ -17,14 +23,14 @@ pub(crate) struct Outgoing {
     sent: u64,
     /// Memory of what was written.
     held: usize,
-    /// Some writer waits for memory.
-    pub has_waiting: bool,
+    /// When memory is looked for again, for writers that wait for it; `Time::NEVER` = none does.
+    looks_at: Time,
 }
 
 impl Outgoing {
     /// At the beginning of a connection.
     pub fn new(share: Share) -> Self {
-        Outgoing { share, limit: u64::MAX, sent: 0, held: 0, has_waiting: false }
+        Outgoing { share, limit: u64::MAX, sent: 0, held: 0, looks_at: Time::NEVER }
     }
 
     /// Both ends count, and the peer begins with this limit.
@@ -102,9 +108,48 @@ impl Outgoing {
         self.share.room().saturating_sub(self.held)
     }
 
+    /// A writer waits for memory.
+    pub fn wait_for_memory(&mut self) {
+        if !self.has_waiting() {
+            self.looks_at = Time::ZERO;
+        }
+    }
+
+    /// Nobody waits for memory, as far as is known; says when it was to be looked for.
+    pub fn forget_waiting(&mut self) -> Time {
+        core::mem::replace(&mut self.looks_at, Time::NEVER)
+    }
+
+    /// Who waits for memory by now has it looked for at this instant.
+    pub fn look_at(&mut self, at: Time) {
+        if self.has_waiting() {
+            self.looks_at = at;
+        }
+    }
+
+    /// True if a writer waits for memory.
+    pub fn has_waiting(&self) -> bool {
+        self.looks_at != Time::NEVER
+    }
+
+    /// When memory is looked for again.
+    pub fn looks_at(&self) -> Option<Time> {
+        self.has_waiting().then_some(self.looks_at)
+    }
+
+    /// True if it is time to look for memory; the next time is a while later.
+    pub fn looks(&mut self, now: Time) -> bool {
+        let is_due = self.has_waiting() && self.looks_at <= now;
+        if is_due {
+            self.looks_at = now + LOOKS_APART;
+        }
+        is_due
+    }
+
     /// True if writers that wait for memory are to be told that there is some.
-    pub fn wakes(&mut self) -> bool {
-        self.has_waiting && self.room() >= WORTH_WAKING_BYTES && core::mem::take(&mut self.has_waiting)
+    #[inline]
+    pub fn wakes(&self) -> bool {
+        self.has_waiting() && self.room() >= WORTH_WAKING_BYTES
     }
 }
 

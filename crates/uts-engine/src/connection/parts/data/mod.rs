@@ -7,6 +7,7 @@ mod messages;
 pub(in crate::connection) use messages::{How, append_whole};
 
 use super::super::flows::Flows;
+use super::super::life::deadlines::earlier;
 use super::super::packet::{Packet, Reason};
 use super::super::receive::inbound::Arrived;
 use super::super::send::gate::Gate;
@@ -141,13 +142,15 @@ impl Part for Data {
         }
     }
 
-    /// When something is due of a flow.
+    /// When something is due of a flow, or memory is looked for.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        ways.flows.next_alarm().map(|(at, _)| at)
+        let alarm = ways.flows.next_alarm().map(|(at, _)| at);
+        earlier(alarm, ways.flows.outgoing.looks_at())
     }
 
     fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
         ways.on_alarms(now);
+        ways.look_for_memory(now);
     }
 }
 
