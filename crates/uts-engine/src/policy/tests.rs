@@ -1,5 +1,6 @@
 //! The policy in a closed loop with a model of a path: what it sees depends on what it chose.
 
+use super::due::EXCHANGES_PER_MINUTE;
 use super::*;
 use crate::appraisal::{forecast, rules};
 use crate::requirements::CapacityProfile;
