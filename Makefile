@@ -93,9 +93,10 @@ readers-test: setup ## Test that logs and tables are read by the readers of othe
 check: lint ## Check all that `make lint` does, and run the tests inside the crates: before each commit
 	@scripts/cargo-test --workspace --lib --bins
 
-lint: setup ## Check formatting, lints, texts, links and other workspaces
+lint: setup ## Check formatting, lints, texts, lengths of files, links and other workspaces
 	@scripts/wide-lines
 	@scripts/first-words
+	@scripts/long-files
 	@scripts/lint
 	@$(MAKE) --no-print-directory doc outside
 

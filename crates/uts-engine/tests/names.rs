@@ -8,13 +8,19 @@ use uts_functions::library;
 /// Where the words of properties stand, some of which are the names of mechanisms too.
 const WORDS: [&str; 1] = ["requirements"];
 
+/// Files and folders of tests, which ask for mechanisms by name.
+const TESTS: [&str; 3] = ["tests", "tests.rs", "testing.rs"];
+
 fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     for path in entries.map(|e| e.expect("a directory entry").path()) {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
-        if path.is_dir() && !WORDS.contains(&name.as_str()) {
+        if WORDS.contains(&name.as_str()) || TESTS.contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
             sources(&path, out);
-        } else if name.ends_with(".rs") && !["tests.rs", "testing.rs"].contains(&name.as_str()) {
+        } else if name.ends_with(".rs") {
             out.push(path);
         }
     }

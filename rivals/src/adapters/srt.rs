@@ -5,26 +5,25 @@
 //! A stream of SRT has no end of its own in one direction. What is written goes in frames of a
 //! length (4 bytes) and content, and a frame without content is the end.
 
+mod session;
+mod stream;
+
 use super::{Rival, Setting};
 use crate::native::srt::{Mode, Options, Socket, SrtError, version};
-use bytes::Bytes;
 use serde::Deserialize;
-use std::cell::{Cell, RefCell};
+use session::{Side, SrtSession};
+use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::rc::{Rc, Weak};
-use std::sync::{self, Arc, Mutex, PoisonError};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uts_end::{Context, TransportSpec};
-use uts_traffic::transport::{
-    self, Capabilities, Listener, Local, ReceiveStream, SendStream, Session, Status, Stream, Transport,
-    TransportError,
-};
+use uts_traffic::transport::{self, Capabilities, Listener, Local, Session, Transport, TransportError};
 use uts_traffic::workload::Workload;
 
 /// The largest message of live mode, unless SRT is set otherwise (`SRT_LIVE_DEF_PLSIZE`).
@@ -32,15 +31,6 @@ const MESSAGE_BYTES_MAX: usize = 1316;
 
 /// The latency of live mode, unless it is set (`SRT_LIVE_DEF_LATENCY_MS`).
 const LATENCY: Duration = Duration::from_millis(120);
-
-/// Content of a frame of a stream, at most.
-const FRAME_BYTES_MAX: usize = 64 << 10;
-
-/// The length before each frame, big-endian.
-const LENGTH_BYTES: usize = 4;
-
-/// In place of a length: the stream was given up.
-const GIVEN_UP: u32 = u32::MAX;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -296,379 +286,6 @@ impl Listener for SrtListener {
     }
 }
 
-struct SrtSession {
-    how: Rc<How>,
-    id: String,
-    side: Side,
-    /// Lives as long as the session. In live mode all messages go over it. In file mode it is the
-    /// first stream's, and its end is the session's.
-    first: Arc<Socket>,
-    /// All connections that were made; those of streams that have ended are closed one by one.
-    sockets: RefCell<Vec<sync::Weak<Socket>>>,
-    ending: RefCell<JoinSet<()>>,
-    /// Of connections that are no more.
-    past: Arc<Mutex<Past>>,
-    closed: Cell<bool>,
-    me: Weak<SrtSession>,
-}
-
-enum Side {
-    Client {
-        to: SocketAddr,
-        /// The first connection, until a stream is opened.
-        unused: RefCell<Option<Arc<Socket>>>,
-    },
-    Server(Rc<Door>),
-}
-
-/// Counts that outlive the connection that they are of.
-#[derive(Clone, Copy, Default)]
-struct Past {
-    sent_packets: u64,
-    repeated_packets: u64,
-    delivered_bytes: u64,
-}
-
-impl SrtSession {
-    fn start(how: Rc<How>, id: String, side: Side, first: Arc<Socket>) -> Rc<dyn Session> {
-        let sockets = RefCell::new(vec![Arc::downgrade(&first)]);
-        let (ending, past, closed) = Default::default();
-        Rc::new_cyclic(|me| SrtSession {
-            how,
-            id,
-            side,
-            first,
-            sockets,
-            ending,
-            past,
-            closed,
-            me: me.clone(),
-        })
-    }
-
-    fn live(&self) -> transport::Result<&Socket> {
-        match self.how.mode {
-            _ if self.closed.get() => Err(TransportError::Closed),
-            Mode::Live => Ok(&self.first),
-            Mode::File => Err(TransportError::Unsupported("messages in SRT's file mode")),
-        }
-    }
-
-    fn file(&self) -> transport::Result<()> {
-        match self.how.mode {
-            _ if self.closed.get() => Err(TransportError::Closed),
-            Mode::File => Ok(()),
-            Mode::Live => Err(TransportError::Unsupported("streams in SRT's live mode")),
-        }
-    }
-
-    /// Waits until everything that was sent has been acknowledged, or the peer is gone.
-    async fn settle(&self) {
-        let all: Vec<_> = self.sockets.borrow().iter().filter_map(sync::Weak::upgrade).collect();
-        while all.iter().any(|socket| socket.waiting() > 0) {
-            sleep(SETTLE_POLL).await;
-        }
-    }
-}
-
-impl Past {
-    fn of(status: &crate::native::srt::Status) -> Past {
-        let count = |n: i64| u64::try_from(n).unwrap_or(0);
-        Past {
-            sent_packets: count(status.sent_packets),
-            repeated_packets: count(status.repeated_packets),
-            delivered_bytes: count(status.accepted_bytes - status.waiting_bytes),
-        }
-    }
-
-    /// Closes a connection and keeps its counts.
-    fn close(past: &Mutex<Past>, socket: &Socket) {
-        if let Some(status) = socket.close() {
-            past.lock().unwrap_or_else(PoisonError::into_inner).add(Past::of(&status));
-        }
-    }
-
-    fn add(&mut self, other: Past) {
-        self.sent_packets += other.sent_packets;
-        self.repeated_packets += other.repeated_packets;
-        self.delivered_bytes += other.delivered_bytes;
-    }
-}
-
-impl SrtSession {
-    fn stream(&self, socket: Arc<Socket>) -> transport::Result<Stream> {
-        let session = self.me.upgrade().ok_or(TransportError::Closed)?;
-        session.sockets.borrow_mut().retain(|socket| socket.strong_count() > 0);
-        while session.ending.borrow_mut().try_join_next().is_some() {}
-        session.sockets.borrow_mut().push(Arc::downgrade(&socket));
-        let both = Rc::new(Both { socket, session, sent_end: Cell::new(false), got_end: Cell::new(false) });
-        let receive = SrtReceive { both: both.clone(), left: 0, length: Vec::new() };
-        Ok(Stream { send: Box::new(SrtSend { both, within: false }), receive: Box::new(receive) })
-    }
-}
-
-impl Session for SrtSession {
-    fn open(&self) -> Local<'_, transport::Result<Stream>> {
-        Box::pin(async move {
-            self.file()?;
-            let Side::Client { to, unused } = &self.side else {
-                return Err(TransportError::Unsupported("streams that the server of SRT opens"));
-            };
-            let socket = unused.borrow_mut().take();
-            let socket = match socket {
-                Some(socket) => socket,
-                None => {
-                    let port = self.first.local_addr().map_err(failed)?.port();
-                    connect(&self.how, *to, port, &self.id).await?
-                }
-            };
-            self.stream(socket)
-        })
-    }
-
-    fn accept(&self) -> Local<'_, transport::Result<Stream>> {
-        Box::pin(async move {
-            self.file()?;
-            let Side::Server(door) = &self.side else {
-                return Err(TransportError::Unsupported("streams that the server of SRT opens"));
-            };
-            let next = door.find(|door| {
-                match door.sessions.borrow_mut().get_mut(&self.id).and_then(VecDeque::pop_front) {
-                    Some(socket) => Some(Some(socket)),
-                    None if self.first.is_connected() == Some(true) => None,
-                    None => Some(None),
-                }
-            });
-            match next.await {
-                Some(socket) => self.stream(socket),
-                None => Err(TransportError::Closed),
-            }
-        })
-    }
-
-    fn send_message(&self, message: Bytes, lifetime: Option<Duration>) -> Local<'_, transport::Result<()>> {
-        Box::pin(async move {
-            let socket = self.live()?;
-            if message.len() > MESSAGE_BYTES_MAX {
-                let why = format!("a message of {} bytes is larger than {MESSAGE_BYTES_MAX}", message.len());
-                return Err(TransportError::Failed(why));
-            }
-            let lifetime_ms = lifetime.map(|span| i32::try_from(span.as_millis().max(1)).unwrap_or(i32::MAX));
-            patiently(socket, || socket.send(&message, lifetime_ms)).await.map(|_| ())
-        })
-    }
-
-    fn receive_message(&self) -> Local<'_, transport::Result<Bytes>> {
-        Box::pin(async move {
-            let socket = self.live()?;
-            let mut buffer = vec![0; 1500];
-            match patiently(socket, || socket.receive(&mut buffer)).await? {
-                0 => Err(TransportError::Closed),
-                n => Ok(Bytes::copy_from_slice(&buffer[..n])),
-            }
-        })
-    }
-
-    fn status(&self) -> Option<Status> {
-        let mut counts = *self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut status = Status::default();
-        let all = self.sockets.borrow();
-        for (socket, raw) in
-            all.iter().filter_map(sync::Weak::upgrade).filter_map(|s| s.status().map(|raw| (s, raw)))
-        {
-            counts.add(Past::of(&raw));
-            if socket.is_connected() != Some(true) {
-                continue;
-            }
-            let bytes = |packets: i64| u64::try_from(packets * raw.packet_bytes).unwrap_or(0);
-            let add = |sum: &mut Option<u64>, n: u64| *sum = Some(sum.unwrap_or(0) + n);
-            add(&mut status.in_flight_bytes, bytes(raw.in_flight_packets));
-            if self.how.mode == Mode::File {
-                // Live mode has a rate and no window.
-                add(&mut status.window_bytes, bytes(raw.window_packets));
-            }
-            status.rtt = Some(Duration::try_from_secs_f64(raw.rtt_ms / 1e3).unwrap_or_default());
-        }
-        status.sent_packets = Some(counts.sent_packets);
-        status.repeated_packets = Some(counts.repeated_packets);
-        status.delivered_bytes = Some(counts.delivered_bytes);
-        Some(status)
-    }
-
-    fn close(&self) -> Local<'_, ()> {
-        Box::pin(async move {
-            let mut ending = self.ending.take();
-            let _ = timeout(ENDING_MAX, async { while ending.join_next().await.is_some() {} }).await;
-            self.settle().await;
-            if self.how.mode == Mode::Live && self.first.is_connected() == Some(true) {
-                // What has arrived is held for the latency, and dropped if the connection goes
-                // before.
-                sleep(self.how.latency + CLOSE_MARGIN).await;
-            }
-            self.closed.set(true);
-            for socket in self.sockets.borrow().iter().filter_map(sync::Weak::upgrade) {
-                Past::close(&self.past, &socket);
-            }
-        })
-    }
-}
-
-impl Drop for SrtSession {
-    fn drop(&mut self) {
-        if let Side::Server(door) = &self.side {
-            door.sessions.borrow_mut().remove(&self.id);
-        }
-    }
-}
-
-/// What both directions of a stream have in common.
-struct Both {
-    socket: Arc<Socket>,
-    session: Rc<SrtSession>,
-    sent_end: Cell<bool>,
-    got_end: Cell<bool>,
-}
-
-impl Both {
-    /// Gives up both directions, as SRT can: the peer sees that the connection is gone.
-    fn give_up(&self) {
-        self.socket.forget_unsent();
-        Past::close(&self.session.past, &self.socket);
-    }
-}
-
-impl Drop for Both {
-    fn drop(&mut self) {
-        let session = &self.session;
-        if !self.sent_end.get() {
-            return self.give_up();
-        }
-        if Arc::ptr_eq(&self.socket, &session.first) {
-            return;
-        }
-        // What is on its way must still arrive. SRT forgets a connection that has gone before it
-        // was accepted. Only the server's end shows that it was.
-        let may_close = self.got_end.get() || matches!(session.side, Side::Server(_));
-        let (socket, past) = (self.socket.clone(), session.past.clone());
-        session.ending.borrow_mut().spawn(async move {
-            let mut ready = socket.ready();
-            while socket.is_connected() == Some(true) && !(may_close && socket.waiting() == 0) {
-                look_again(&mut ready).await;
-            }
-            Past::close(&past, &socket);
-        });
-    }
-}
-
-struct SrtSend {
-    both: Rc<Both>,
-    /// Whether a frame has begun and not ended.
-    within: bool,
-}
-
-impl SrtSend {
-    async fn frame(&mut self, content: &[u8]) -> transport::Result<()> {
-        let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
-        let frame = [&length, content].concat();
-        let (socket, mut done) = (&self.both.socket, 0);
-        while done < frame.len() {
-            done += patiently(socket, || socket.send(&frame[done..], None)).await?;
-            self.within = done < frame.len();
-        }
-        Ok(())
-    }
-}
-
-impl SendStream for SrtSend {
-    fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, transport::Result<()>> {
-        Box::pin(async move {
-            if self.both.sent_end.get() {
-                return Err(TransportError::Closed);
-            }
-            for content in bytes.chunks(FRAME_BYTES_MAX) {
-                self.frame(content).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn finish(&mut self) -> Local<'_, transport::Result<()>> {
-        Box::pin(async move {
-            if self.both.sent_end.get() {
-                return Err(TransportError::Closed);
-            }
-            self.frame(&[]).await?;
-            self.both.sent_end.set(true);
-            // The peer may close at once; SRT then tells nothing more of what was sent.
-            let _ = self.both.socket.status();
-            Ok(())
-        })
-    }
-}
-
-impl Drop for SrtSend {
-    fn drop(&mut self) {
-        if self.both.sent_end.get() {
-            return;
-        }
-        // The other direction may go on, unless there is no room to say so.
-        let said = match self.both.socket.send(&GIVEN_UP.to_be_bytes(), None) {
-            Ok(n) => n == LENGTH_BYTES,
-            // There is nobody to be told, but there may be something to be read.
-            Err(error) => error.is_gone(),
-        };
-        if !said || self.within {
-            self.both.give_up();
-        }
-    }
-}
-
-struct SrtReceive {
-    both: Rc<Both>,
-    /// What is left of the frame that is being read.
-    left: usize,
-    /// What has come of the next one's length.
-    length: Vec<u8>,
-}
-
-impl ReceiveStream for SrtReceive {
-    fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, transport::Result<usize>> {
-        Box::pin(async move {
-            let socket = &self.both.socket;
-            let cut_off =
-                |e: TransportError| TransportError::Failed(format!("the peer gave the stream up: {e}"));
-            while self.left == 0 && !self.both.got_end.get() {
-                let mut next = [0; LENGTH_BYTES];
-                let missing = &mut next[self.length.len()..];
-                let n = patiently(socket, || socket.receive(missing)).await.map_err(cut_off)?;
-                if n == 0 {
-                    return Err(cut_off(TransportError::Closed));
-                }
-                self.length.extend_from_slice(&missing[..n]);
-                if let Ok(length) = <[u8; LENGTH_BYTES]>::try_from(self.length.as_slice()) {
-                    self.length.clear();
-                    self.left = match u32::from_be_bytes(length) {
-                        GIVEN_UP => return Err(cut_off(TransportError::Closed)),
-                        length => length as usize,
-                    };
-                    self.both.got_end.set(self.left == 0);
-                }
-            }
-            let room = buffer.len().min(self.left);
-            if room == 0 {
-                return Ok(0);
-            }
-            match patiently(socket, || socket.receive(&mut buffer[..room])).await.map_err(cut_off)? {
-                0 => Err(cut_off(TransportError::Closed)),
-                n => {
-                    self.left -= n;
-                    Ok(n)
-                }
-            }
-        })
-    }
-}
-
 /// Tries until it is done, or cannot be done.
 async fn patiently<T>(
     socket: &Socket,
@@ -695,15 +312,6 @@ fn failed(error: SrtError) -> TransportError {
 /// SRT's edges are not promised to be complete. If a connection breaks, only a waiting thread hears
 /// of it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// How long a session that is closed waits for the server to have seen all its streams.
-const ENDING_MAX: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether everything has been acknowledged.
-const SETTLE_POLL: Duration = Duration::from_millis(5);
-
-/// What the peer's clock and threads may be late.
-const CLOSE_MARGIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -1,20 +1,13 @@
 //! Functions in any order, with handles and arguments that make sense and that make none.
 
+use crate::ends::{Ends, get, text_at, turn};
 use crate::header;
 use core::any::type_name;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{null, null_mut, without_provenance_mut};
 use proptest::prelude::*;
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use uts_c::*;
-
-/// The table of handles is the process's: tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Bytes that calls read and fill.
 const ROOM: usize = 4096;
@@ -139,9 +132,6 @@ const SETTINGS: [(&str, &[&str]); 14] = [
 ];
 
 type Call = fn(&mut World) -> Option<c_int>;
-
-/// Waits for good with a handle.
-type Waits = fn(usize) -> c_int;
 
 /// Every function, with arguments from the dice. `None` = it returns no code.
 const CALLS: &[(&str, Call)] = &[
@@ -338,66 +328,7 @@ const CALLS: &[(&str, Call)] = &[
     }),
 ];
 
-fn text_at(text: *const c_char) -> String {
-    assert!(!text.is_null());
-    unsafe { CStr::from_ptr(text) }.to_str().expect("UTF-8").to_owned()
-}
-
-fn c(text: &str) -> CString {
-    CString::new(text).expect("no zero")
-}
-
-fn set<T>(handle: *mut T, name: &str, value: &str) {
-    let code = unsafe { uts_set(handle.cast(), c(name).as_ptr(), c(value).as_ptr()) };
-    assert_eq!(code, 0, "{name}={value}: {}", text_at(uts_error()));
-}
-
-fn get<T>(handle: *mut T, name: &str) -> String {
-    let mut room = [0; 4096];
-    let code = unsafe { uts_get(handle.cast(), c(name).as_ptr(), room.as_mut_ptr(), room.len(), null_mut()) };
-    assert_eq!(code, 0, "{name}: {}", text_at(uts_error()));
-    text_at(room.as_ptr())
-}
-
-fn given<T>(call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
-    let mut handle = null_mut();
-    let code = call(&raw mut handle);
-    assert_eq!(code, 0, "{}", text_at(uts_error()));
-    handle
-}
-
-const PATIENCE: c_int = 60_000;
-
-/// Two ends of a connection, with a flow, in one process.
-struct Ends {
-    context: *mut uts_context,
-    listener: *mut uts_listener,
-    client: *mut uts_connection,
-    server: *mut uts_connection,
-    out: *mut uts_flow,
-    back: *mut uts_flow,
-    options: *mut uts_options,
-}
-
 impl Ends {
-    fn new(settings: &[(&str, &str)]) -> Self {
-        let context = given(|out| unsafe { uts_context_new(out) });
-        let options = given(|out| unsafe { uts_options_new(out) });
-        for (name, value) in settings {
-            set(options, name, value);
-        }
-        set(options, "identity", "ephemeral");
-        let listener = given(|out| unsafe { uts_listen(context, c("127.0.0.1:0").as_ptr(), options, out) });
-        set(options, "pin", &get(listener, "fingerprint"));
-        let target = c(&get(listener, "localAddress"));
-        let client = given(|out| unsafe { uts_connect(context, target.as_ptr(), options, out, PATIENCE) });
-        let server = given(|out| unsafe { uts_accept(listener, out, PATIENCE) });
-        let out = given(|out| unsafe { uts_open_flow(client, null(), out, PATIENCE) });
-        assert_eq!(unsafe { uts_send(out, b"\x07".as_ptr().cast(), 1, null(), PATIENCE) }, 0);
-        let back = given(|out| unsafe { uts_accept_flow(server, out, PATIENCE) });
-        Ends { context, listener, client, server, out, back, options }
-    }
-
     fn world(&self, seed: u64) -> World {
         World {
             handles: vec![
@@ -414,11 +345,6 @@ impl Ends {
             room: vec![7; ROOM],
             dice: Dice(seed),
         }
-    }
-
-    fn close(self) {
-        uts_close(self.context.cast());
-        uts_close(self.options.cast());
     }
 }
 
@@ -475,122 +401,6 @@ fn no_function_lets_a_panic_out() {
         assert!(uts_close(null_mut()) < 0);
     }
     std::panic::set_hook(hook);
-}
-
-#[test]
-fn a_message_for_which_there_is_no_room_is_kept() {
-    let _turn = turn();
-    let ends = Ends::new(&[("preserveMsgBoundaries", "require")]);
-    let (mut room, mut got) = ([0u8; 8], 0);
-    let mut recv = |size: usize| {
-        let code = unsafe { uts_recv(ends.back, room.as_mut_ptr().cast(), size, &raw mut got, PATIENCE) };
-        (code, got, room)
-    };
-    assert_eq!(recv(8), (0, 1, [7, 0, 0, 0, 0, 0, 0, 0]));
-    assert_eq!(unsafe { uts_send(ends.out, b"message".as_ptr().cast(), 7, null(), PATIENCE) }, 0);
-    assert_eq!(recv(6), (uts_code::UTS_ETOOSMALL as c_int, 7, [7, 0, 0, 0, 0, 0, 0, 0]));
-    assert_eq!(recv(8), (0, 7, *b"message\0"));
-    assert_eq!(uts_finish(ends.out), 0);
-    assert_eq!(recv(8).0, uts_code::UTS_END as c_int);
-    ends.close();
-}
-
-/// A call that is not to wait leaves one entry, and that comes when it is worth calling again.
-#[test]
-fn what_could_not_be_done_at_once_is_told_by_the_queue() {
-    let _turn = turn();
-    let ends = Ends::new(&[("preserveMsgBoundaries", "require")]);
-    uts_set_user(ends.back.cast(), without_provenance_mut(77));
-    let (mut room, mut got) = ([0u8; 8], 0);
-    let mut recv = || unsafe { uts_recv(ends.back, room.as_mut_ptr().cast(), 8, &raw mut got, 0) };
-    let poll = |timeout| {
-        let mut entries = [const { core::mem::MaybeUninit::<uts_entry>::uninit() }; 4];
-        let mut count = 0;
-        let at = entries.as_mut_ptr().cast();
-        let code = unsafe { uts_poll(ends.context, at, 4, &raw mut count, timeout) };
-        let taken = entries.iter().take(count).map(|entry| unsafe { entry.assume_init() });
-        (
-            code,
-            taken.map(|entry| (entry.operation, entry.handle.addr(), entry.user.addr())).collect::<Vec<_>>(),
-        )
-    };
-    let again = uts_code::UTS_AGAIN as c_int;
-    while recv() == 0 {}
-    assert_eq!((recv(), recv()), (again, again), "only asking twice puts one entry");
-    assert_eq!(poll(0), (again, vec![]));
-    for n in 0..3u8 {
-        assert_eq!(unsafe { uts_send(ends.out, (&raw const n).cast(), 1, null(), PATIENCE) }, 0);
-        let entry = (uts_operation::UTS_ON_RECV as c_int, ends.back.addr(), 77);
-        assert_eq!(poll(PATIENCE), (0, vec![entry]));
-        while recv() == 0 {}
-    }
-    assert_eq!(uts_close(ends.back.cast()), 0);
-    assert_eq!(poll(0).0, again, "a closed handle's entries are gone");
-    ends.close();
-}
-
-#[test]
-fn closing_wakes_who_waits() {
-    let _turn = turn();
-    let ends = Ends::new(&[]);
-    let waits: [(&str, usize, Waits); 3] = [
-        ("flow", ends.out.addr(), |handle| {
-            let mut got = 0;
-            let mut room = [0u8; 8];
-            unsafe { uts_read(without_provenance_mut(handle), room.as_mut_ptr().cast(), 8, &raw mut got, -1) }
-        }),
-        ("listener", ends.listener.addr(), |handle| {
-            let mut out = null_mut();
-            unsafe { uts_accept(without_provenance_mut(handle), &raw mut out, -1) }
-        }),
-        ("context", ends.context.addr(), |handle| {
-            let mut entry = core::mem::MaybeUninit::uninit();
-            let mut count = 0;
-            unsafe { uts_poll(without_provenance_mut(handle), entry.as_mut_ptr(), 1, &raw mut count, -1) }
-        }),
-    ];
-    for (what, handle, wait) in waits {
-        let (tell, told) = std::sync::mpsc::channel();
-        let waits = std::thread::spawn(move || {
-            tell.send(()).expect("somebody listens");
-            wait(handle)
-        });
-        told.recv().expect("it begins");
-        assert_eq!(uts_close(without_provenance_mut(handle)), 0, "{what}");
-        let code = waits.join().expect("it returns");
-        // Who was not waiting yet, or was told of the listener's end, is told so.
-        assert!(
-            [uts_code::UTS_EHANDLE, uts_code::UTS_END].map(|code| code as c_int).contains(&code),
-            "{what}: {code}"
-        );
-    }
-    ends.close();
-    assert_eq!(open_handles(), 0);
-}
-
-/// A signal of the process finds a thread of the program.
-#[cfg(target_os = "linux")]
-#[test]
-fn the_thread_of_a_context_takes_no_signals() {
-    let _turn = turn();
-    let context = given(|out| unsafe { uts_context_new(out) });
-    let blocked = || {
-        let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
-        let statuses =
-            threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
-        let of_context = statuses.filter(|status| status.starts_with("Name:\tuts\n"));
-        let blocked = of_context.filter_map(|status| {
-            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?.trim().to_owned();
-            u64::from_str_radix(&mask, 16).ok()
-        });
-        blocked.collect::<Vec<_>>()
-    };
-    // SIGINT, SIGALRM and SIGTERM; the thread may be about to begin.
-    let all = (1 << 1) | (1 << 13) | (1 << 14);
-    while !blocked().iter().any(|mask| mask & all == all) {
-        std::thread::yield_now();
-    }
-    uts_close(context.cast());
 }
 
 proptest! {

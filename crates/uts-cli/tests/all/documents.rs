@@ -1,5 +1,5 @@
-//! The project's texts: links between documents lead somewhere, no line is too wide to read, and
-//! the lock files of all workspaces know what our crates need.
+//! The project's texts: links between documents lead somewhere, no line is too wide to read, no
+//! file too long, and the lock files of all workspaces know what our crates need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -144,6 +144,37 @@ fn no_line_is_too_wide_to_read() {
 #[test]
 fn no_comment_begins_with_a_word_that_says_nothing() {
     assert_eq!(judge("scripts/first-words", &root()), (true, String::new()));
+}
+
+#[cfg(unix)]
+#[test]
+fn no_file_is_long_without_a_reason() {
+    assert_eq!(judge("scripts/long-files", &root()), (true, String::new()));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_long_without_a_reason_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        std::fs::write(file, text).expect("written");
+    };
+    write("a/long.rs", &"\n".repeat(601));
+    write("a/not.rs", &"\n".repeat(600));
+    write("a/text.md", &"\n".repeat(601));
+    write("a/target/made.rs", &"\n".repeat(601));
+    let judge = || judge("scripts/long-files", folder.path());
+    assert_eq!(judge(), (false, "./a/long.rs: 601 lines, 600 at most\n".to_owned()));
+    let list = "scripts/long-files.excused";
+    write(list, "# Why.\na/long.rs: a table that is read from top to bottom\n");
+    assert_eq!(judge(), (true, String::new()));
+    // An excuse says why, and goes with the need for it.
+    write(list, "a/long.rs\n");
+    assert_eq!(judge(), (false, format!("{list}: a/long.rs: no reason is given\n")));
+    write(list, "a/long.rs: a table\na/not.rs: a table\n");
+    assert_eq!(judge(), (false, format!("{list}: a/not.rs: no file of more than 600 lines\n")));
 }
 
 #[cfg(unix)]

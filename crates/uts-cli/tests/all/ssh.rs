@@ -2,14 +2,16 @@
 //! that does not go.
 
 mod attach;
+mod ending;
+mod going_on;
 mod recording;
 
 use crate::common::far::{Far, THERE};
 use crate::common::sshd::sshd_at;
-use crate::common::tunnel::{ask, by_socks, connect, echo, free_port};
-use crate::common::{Ended, PATIENCE, Place, Running, in_own_namespace, pattern};
+use crate::common::tunnel::{ask, connect, echo, free_port};
+use crate::common::{Ended, PATIENCE, Place, Running};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -127,6 +129,21 @@ impl Drop for World {
     }
 }
 
+/// Numbers of processes that run with this word, and have this home.
+fn processes(word: &str, home: &std::path::Path) -> Vec<String> {
+    let home = format!("HOME={}", home.display());
+    let is_one = |dir: &std::path::Path| {
+        let holds = |file: &str, text: &str| {
+            let read = fs::read(dir.join(file)).unwrap_or_default();
+            read.split(|byte| *byte == 0).any(|word| word == text.as_bytes())
+        };
+        holds("cmdline", word) && holds("environ", &home)
+    };
+    let processes = fs::read_dir("/proc").expect("processes").map_while(Result::ok);
+    let found = processes.filter(|process| is_one(&process.path()));
+    found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+}
+
 fn run(mut command: Command) -> Ended {
     let ended = command.output().expect("it runs");
     let out = String::from_utf8_lossy(&ended.stdout);
@@ -134,6 +151,54 @@ fn run(mut command: Command) -> Ended {
         status: ended.status.code().unwrap_or(-1),
         out: out.lines().map(ToOwned::to_owned).collect(),
         err: String::from_utf8_lossy(&ended.stderr).into_owned(),
+    }
+}
+
+/// A session of which each line is answered.
+struct Talk {
+    child: Child,
+    to: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: u32,
+}
+
+impl Talk {
+    fn new(world: &World, own: &[&str]) -> Talk {
+        Talk::beside(world, own, &[])
+    }
+
+    /// The same with more options of ssh.
+    fn beside(world: &World, own: &[&str], options: &[&str]) -> Talk {
+        let script = "while read -r line; do echo \"got $line\"; done";
+        let mut command = world.ssh(own, &[options, &["-T", "there", script]].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Talk { child, to, lines, said: 0 }
+    }
+
+    /// Says a line, and waits for the answer.
+    #[track_caller]
+    fn ask(&mut self) {
+        self.said += 1;
+        writeln!(self.to.as_mut().expect("it goes on"), "line {}", self.said).expect("written");
+        let answer = self.lines.recv_timeout(PATIENCE);
+        let ended = self.child.try_wait().expect("a process");
+        assert_eq!(answer, Ok(format!("got line {}", self.said)), "{ended:?}");
+    }
+
+    /// Says no more, and waits for the end. Returns what was said to people.
+    fn end(mut self) -> String {
+        drop(self.to.take());
+        assert!(self.lines.recv_timeout(PATIENCE).is_err());
+        let ended = self.child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "{said}");
+        said
     }
 }
 
@@ -334,330 +399,5 @@ fn sessions_share_a_master() {
     assert_eq!(world.servers().len(), 1, "no other server was started");
     let ended = run(world.ssh(&[], &["-o", &path, "-O", "exit", "there"]));
     assert_eq!(ended.status, 0, "{}", ended.err);
-    world.await_no_servers();
-}
-
-/// Numbers of processes that run with this word, and have this home.
-fn processes(word: &str, home: &std::path::Path) -> Vec<String> {
-    let home = format!("HOME={}", home.display());
-    let is_one = |dir: &std::path::Path| {
-        let holds = |file: &str, text: &str| {
-            let read = fs::read(dir.join(file)).unwrap_or_default();
-            read.split(|byte| *byte == 0).any(|word| word == text.as_bytes())
-        };
-        holds("cmdline", word) && holds("environ", &home)
-    };
-    let processes = fs::read_dir("/proc").expect("processes").map_while(Result::ok);
-    let found = processes.filter(|process| is_one(&process.path()));
-    found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// A session of which each line is answered.
-struct Talk {
-    child: Child,
-    to: Option<ChildStdin>,
-    lines: Receiver<String>,
-    said: u32,
-}
-
-impl Talk {
-    fn new(world: &World, own: &[&str]) -> Talk {
-        Talk::beside(world, own, &[])
-    }
-
-    /// The same with more options of ssh.
-    fn beside(world: &World, own: &[&str], options: &[&str]) -> Talk {
-        let script = "while read -r line; do echo \"got $line\"; done";
-        let mut command = world.ssh(own, &[options, &["-T", "there", script]].concat());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let (to, from) = (child.stdin.take(), child.stdout.take().expect("piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
-        Talk { child, to, lines, said: 0 }
-    }
-
-    /// Says a line, and waits for the answer.
-    #[track_caller]
-    fn ask(&mut self) {
-        self.said += 1;
-        writeln!(self.to.as_mut().expect("it goes on"), "line {}", self.said).expect("written");
-        let answer = self.lines.recv_timeout(PATIENCE);
-        let ended = self.child.try_wait().expect("a process");
-        assert_eq!(answer, Ok(format!("got line {}", self.said)), "{ended:?}");
-    }
-
-    /// Says no more, and waits for the end. Returns what was said to people.
-    fn end(mut self) -> String {
-        drop(self.to.take());
-        assert!(self.lines.recv_timeout(PATIENCE).is_err());
-        let ended = self.child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.success(), "{said}");
-        said
-    }
-}
-
-/// Both ends are stopped for longer than a silent one is kept; then one of them is, for less, and
-/// for longer, so that the other gives the connection up and comes to the session by another.
-#[test]
-fn a_session_goes_on_where_its_ends_were_stopped() {
-    let Some(world) = World::new(true, &[]) else { return };
-    let mut talk = Talk::new(&world, &["--silence", "4s"]);
-    for (stops_client, stopped) in [(true, 10), (false, 2), (true, 10), (false, 7)] {
-        talk.ask();
-        let client = processes("ssh-keep", &world.place.path("home"));
-        assert!(!client.is_empty() && !world.servers().is_empty(), "{client:?}");
-        let all = [if stops_client { client } else { Vec::new() }, world.servers()].concat();
-        for signal in ["-STOP", "-CONT"] {
-            for process in &all {
-                assert!(Command::new("kill").args([signal, process]).status().expect("run").success());
-            }
-            if signal == "-STOP" {
-                std::thread::sleep(Duration::from_secs(stopped));
-            }
-        }
-        talk.ask();
-    }
-    assert_eq!(talk.end(), "");
-    world.await_no_servers();
-}
-
-/// Neither way is there for a while, and then it is another. Later logins ask nobody.
-#[test]
-fn a_session_goes_on_by_whatever_way_there_is() {
-    if !in_own_namespace("-mn", module_path!(), "a_session_goes_on_by_whatever_way_there_is") {
-        return;
-    }
-    let far = Far::new();
-    let Some(world) = World::behind(&far) else { return };
-    let mut talk = Talk::new(&world, &[]);
-    talk.ask();
-    // The login that has begun it waits beside.
-    far.swallows("udp");
-    talk.ask();
-    far.lets_through("udp");
-    far.swallows("tcp");
-    talk.ask();
-    // It has gone with its connection: there is another.
-    far.swallows("udp");
-    far.lets_through("tcp");
-    talk.ask();
-    far.swallows("tcp");
-    std::thread::sleep(Duration::from_secs(5));
-    far.lets_through("udp");
-    talk.ask();
-    far.falls_silent();
-    far.lets_through("tcp");
-    talk.ask();
-    far.changes_address();
-    talk.ask();
-    assert_eq!(talk.end(), "");
-    world.await_no_servers();
-    world.assert_nothing_left();
-}
-
-#[test]
-fn a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost() {
-    if !in_own_namespace(
-        "-mn",
-        module_path!(),
-        "a_session_begins_over_tcp_and_goes_on_over_udp_without_a_byte_lost",
-    ) {
-        return;
-    }
-    let far = Far::new();
-    let Some(world) = World::behind(&far) else { return };
-    far.swallows("udp");
-    let mut command = world.ssh(&["--udp-wait", "300ms"], &["-T", "there", "cat"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("started");
-    let (mut to, mut from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-    let data = pattern(12 << 20);
-    let reading = std::thread::spawn(move || {
-        let mut back = Vec::new();
-        from.read_to_end(&mut back).map(|_| back)
-    });
-    let changes: [&dyn Fn(); 6] = [
-        &|| {},
-        &|| far.lets_through("udp"),
-        &|| far.swallows("tcp"),
-        &|| far.changes_address(),
-        &|| far.lets_through("tcp"),
-        &|| far.swallows("udp"),
-    ];
-    for (piece, change) in data.chunks(data.len() / changes.len()).zip(changes) {
-        let (first, second) = piece.split_at(piece.len() / 2);
-        to.write_all(first).expect("it goes on");
-        change();
-        to.write_all(second).expect("it goes on");
-    }
-    drop(to);
-    let back = reading.join().expect("read").expect("read");
-    assert!(back == data, "{} bytes", back.len());
-    let ended = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && said.lines().count() == 1, "{said}");
-    assert!(said.contains("over ssh's TCP connection"), "{said}");
-    world.await_no_servers();
-}
-
-/// All of it in one session: what is typed, a stream of megabytes through -L, and what begins anew
-/// through -D, while the network changes.
-#[test]
-fn what_a_session_carries_goes_on_through_changes_of_network() {
-    if !in_own_namespace("-mn", module_path!(), "what_a_session_carries_goes_on_through_changes_of_network") {
-        return;
-    }
-    let far = Far::new();
-    let Some(world) = World::behind(&far) else { return };
-    let [local, socks] = [free_port(), free_port()];
-    let forward = format!("127.0.0.1:{local}:{THERE}:{}", world.port);
-    let dynamic = format!("127.0.0.1:{socks}");
-    let mut talk = Talk::beside(&world, &[], &["-L", &forward, "-D", &dynamic]);
-    talk.ask();
-    // Another ssh has a port of this host for the other's: its bytes are checked by it, and here.
-    let other = ["-F", &world.config, "-o", "HostName=127.0.0.1", "-p", &local.to_string(), "there", "cat"];
-    let mut other = world.here("ssh", &other);
-    other.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut other = other.spawn().expect("started");
-    let (mut to, mut from) = (other.stdin.take().expect("piped"), other.stdout.take().expect("piped"));
-    let data = pattern(8 << 20);
-    let reading = std::thread::spawn(move || {
-        let mut back = Vec::new();
-        from.read_to_end(&mut back).map(|_| back)
-    });
-    let changes: [&dyn Fn(); 4] =
-        [&|| far.falls_silent(), &|| far.changes_address(), &|| far.swallows("udp"), &|| {
-            far.lets_through("udp")
-        }];
-    let there = format!("{THERE}:{}", world.port).parse().expect("an address");
-    for (piece, change) in data.chunks(data.len() / changes.len()).zip(changes) {
-        let (first, second) = piece.split_at(piece.len() / 2);
-        to.write_all(first).expect("it goes on");
-        change();
-        to.write_all(second).expect("it goes on");
-        talk.ask();
-        let mut banner = [0; 8];
-        let mut begun = by_socks(([127, 0, 0, 1], socks).into(), there);
-        begun.read_exact(&mut banner).expect("carried");
-        assert_eq!(&banner, b"SSH-2.0-");
-    }
-    drop(to);
-    let back = reading.join().expect("read").expect("read");
-    assert!(back == data, "{} bytes", back.len());
-    assert!(other.wait().expect("ended").success());
-    assert_eq!(talk.end(), "");
-    world.await_no_servers();
-    world.assert_nothing_left();
-}
-
-/// The session was in the memory of its server. Its user hears so, instead of waiting.
-#[test]
-fn a_session_whose_server_is_killed_ends_and_says_so() {
-    let Some(world) = World::new(true, &[]) else { return };
-    let mut talk = Talk::new(&world, &[]);
-    talk.ask();
-    for server in world.servers() {
-        assert!(Command::new("kill").args(["-9", &server]).status().expect("run").success());
-    }
-    writeln!(talk.to.as_mut().expect("piped"), "more").expect("written");
-    let ended = talk.child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(255), "{said}");
-    assert!(said.contains("the session is lost: its server is not there any more"), "{said}");
-}
-
-/// A client that was killed takes no leave: its session is there, and is seen, and can be ended.
-#[test]
-fn sessions_are_listed_and_ended_at_their_host_and_here() {
-    let Some(world) = World::new(true, &[]) else { return };
-    let list = |args: &[&str]| {
-        let mut command = world.ssh(args, &["there"]);
-        command.stdin(Stdio::null());
-        run(command)
-    };
-    let here = |args: &[&str]| run(world.here(env!("CARGO_BIN_EXE_uts"), &[&["ssh"], args].concat()));
-    let none = list(&["--list"]);
-    assert_eq!((none.status, none.out.len()), (0, 0), "{}", none.err);
-    assert!(none.err.contains("no sessions"), "{}", none.err);
-    let (mut killed, mut talk) = (Talk::new(&world, &[]), Talk::new(&world, &NOWHERE));
-    killed.ask();
-    talk.ask();
-    let local = here(&["--list"]);
-    assert!(local.status == 0 && local.out.len() == 2, "{:?} {}", local.out, local.err);
-    let of = |way: &str, out: &[String]| {
-        let found = out.iter().find(|line| line.contains(&format!("{way} for ")));
-        found.and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("{out:?}")).to_owned()
-    };
-    let (by_udp, by_tcp) = (of("UDP", &local.out), of("TCP", &local.out));
-    let control = world.place.path("tmp").join(format!("uts-ssh-{}/{by_udp}.here", user()));
-    let told = run(world.here(env!("CARGO_BIN_EXE_uts"), &["ctl", &control.display().to_string()]));
-    let says = |said: &Ended, part: &str| said.out.iter().any(|line| line.contains(part));
-    assert!(says(&told, "there") && says(&told, "RTT ") && !says(&told, "was heard"), "{:?}", told.out);
-    assert!(says(&told, "keys p99 "), "{:?}", told.out);
-    let parent = format!("\nPPid:\t{}\n", killed.child.id());
-    let mut clients = processes("ssh-keep", &world.place.path("home")).into_iter();
-    let client = clients.find(|process| {
-        fs::read_to_string(format!("/proc/{process}/status")).is_ok_and(|status| status.contains(&parent))
-    });
-    let client = client.expect("what keeps the first");
-    assert!(Command::new("kill").args(["-9", &client]).status().expect("run").success());
-    drop(killed.to.take());
-    killed.child.wait().expect("ended");
-    let there = list(&["--list"]);
-    assert!(there.status == 0 && there.out.len() == 2, "{:?} {}", there.out, there.err);
-    let dead = there.out.iter().find(|line| line.contains("was heard")).expect("one is silent");
-    assert!(dead.starts_with(&by_udp), "{dead}");
-    let ended = list(&["--end", &by_udp]);
-    assert_eq!((ended.status, &ended.out[..]), (0, &[format!("{by_udp} is ended")][..]), "{}", ended.err);
-    let again = list(&["--end", &by_udp]);
-    assert!(again.status == 1 && again.err.contains("no session"), "{} {}", again.status, again.err);
-    let deadline = Instant::now() + PATIENCE;
-    while world.servers().len() != 1 {
-        assert!(Instant::now() < deadline, "{:?}", world.servers());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    talk.ask();
-    // Ended here, it ends there too.
-    assert_eq!(here(&["--end", &by_tcp]).status, 0);
-    assert!(!talk.child.wait().expect("ended").success());
-    world.await_no_servers();
-    here(&["--list"]);
-    let left = world.place.path("tmp").join(format!("uts-ssh-{}", user()));
-    assert_eq!(fs::read_dir(left).expect("a folder").count(), 0);
-}
-
-/// A client that is killed takes no leave; one that ends in order does.
-#[test]
-fn a_server_whose_client_ends_ends() {
-    let Some(world) = World::new(true, &[]) else { return };
-    let mut command = world.ssh(&["--linger", "1s"], &["there", "echo in; sleep 1000"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = Place::begin(command);
-    let deadline = Instant::now() + PATIENCE;
-    while world.servers().is_empty() {
-        assert!(Instant::now() < deadline, "no server");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    // This process has become ssh: what it is sent, ssh is.
-    let status = fs::read_to_string(format!("/proc/{}/stat", running.id())).expect("it runs");
-    let deadline = Instant::now() + PATIENCE;
-    let mut status = status;
-    while !status.contains("(ssh)") {
-        assert!(Instant::now() < deadline, "{status}");
-        std::thread::sleep(Duration::from_millis(20));
-        status = fs::read_to_string(format!("/proc/{}/stat", running.id())).expect("it runs");
-    }
-    for server in world.servers() {
-        let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap_or_default();
-        assert!(status.contains("Seccomp:\t2\n"), "not confined: {status}");
-        let session = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
-        assert!(session.contains(&format!(" {server} {server} 0 ")), "of no terminal: {session}");
-    }
-    running.signal(rustix::process::Signal::TERM);
-    drop(running);
     world.await_no_servers();
 }

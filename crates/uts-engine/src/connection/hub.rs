@@ -4,7 +4,7 @@
 //! frames (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it
 //! (`handle_timeout`). The fate of packets that were sent is in [`settle`](super::settle).
 
-use super::establish::handshake::Place;
+use super::establish::protection::Place;
 use super::life::deadlines::earlier;
 use super::packet::{Reason, Room, Shape};
 use super::parts::{Effect, PacketSize, Part, has_repair};

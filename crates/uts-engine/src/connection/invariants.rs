@@ -53,6 +53,6 @@ impl Ways {
         let Some(limit) = gate.and_then(|gate| gate.fixed_limit(send)) else { return };
         let may = !send.is_held && !send.is_given_up();
         let wants = may && send.buffer.wants_to_send(limit.min(send.within(self.flows.outgoing.spare())));
-        assert_eq!(wants, self.flows.is_in_order(id), "flow {id}: in the order, and its gate lets it send");
+        assert_eq!(wants, self.flows.has_turn(id), "flow {id}: in the order, and its gate lets it send");
     }
 }

@@ -5,113 +5,17 @@ use crate::range::RangeSet;
 use crate::time::Time;
 use bytes::Bytes;
 use core::ops::Range;
+pub use expiry::Expired;
 use expiry::Expiries;
 pub use plain::UnsentBytes;
-use smallvec::SmallVec;
+use segment::Segment;
 use std::collections::VecDeque;
 pub use unsent::{Place, Together, Unsent, UnsentMessages};
 
 mod expiry;
 mod plain;
+mod segment;
 mod unsent;
-
-/// Data that the application handed over at once: a stretch of bytes, or messages of one length,
-/// each with the marker that ends it.
-#[derive(Clone, Debug)]
-struct Segment {
-    start: u64,
-    data: Bytes,
-    /// Number of messages; none in a stretch of bytes.
-    messages: u32,
-    /// The messages are in the form that a presentation mechanism gave them.
-    presented: bool,
-}
-
-/// A stretch of bytes, or one message with the marker that ends it.
-#[derive(Clone, Copy, Debug)]
-struct Piece<'a> {
-    start: u64,
-    data: &'a [u8],
-    message: bool,
-    presented: bool,
-}
-
-impl Segment {
-    fn new(start: u64, data: Bytes, message: bool, presented: bool) -> Self {
-        Segment { start, data, messages: message.into(), presented }
-    }
-
-    #[inline]
-    fn is_message(&self) -> bool {
-        self.messages > 0
-    }
-
-    /// Bytes as they are.
-    #[inline]
-    fn is_plain(&self) -> bool {
-        self.messages == 0 && !self.presented
-    }
-
-    /// Where the last message begins, or the stretch of bytes.
-    fn last_start(&self) -> u64 {
-        self.piece((self.messages as usize).saturating_sub(1), self.piece_bytes()).start
-    }
-
-    /// The end of its positions, the markers of messages included (segmentation.md R-1).
-    #[inline]
-    fn end(&self) -> u64 {
-        self.start + self.data.len() as u64 + u64::from(self.messages)
-    }
-
-    /// Bytes of each message, or of all that there is.
-    #[inline]
-    fn piece_bytes(&self) -> usize {
-        if self.messages > 1 { self.data.len() / self.messages as usize } else { self.data.len() }
-    }
-
-    /// The piece `index`, of which each has so many bytes.
-    #[inline]
-    fn piece(&self, index: usize, bytes: usize) -> Piece<'_> {
-        let Segment { start, ref data, presented, .. } = *self;
-        if self.messages <= 1 {
-            return Piece { start, data, message: self.is_message(), presented };
-        }
-        let from = index * bytes;
-        Piece {
-            start: start + (from + index) as u64,
-            data: data.get(from..from + bytes).unwrap_or_default(),
-            message: true,
-            presented,
-        }
-    }
-
-    /// Which of the pieces a position of this segment belongs to.
-    #[inline]
-    fn index_of(&self, position: u64) -> usize {
-        if self.messages <= 1 {
-            return 0;
-        }
-        (position.saturating_sub(self.start) / (self.piece_bytes() as u64 + 1)) as usize
-    }
-
-    /// The piece that a position of this segment belongs to.
-    #[inline]
-    fn piece_at(&self, position: u64) -> Piece<'_> {
-        self.piece(self.index_of(position), self.piece_bytes())
-    }
-}
-
-impl Piece<'_> {
-    #[inline]
-    fn data_end(&self) -> u64 {
-        self.start + self.data.len() as u64
-    }
-
-    #[inline]
-    fn end(&self) -> u64 {
-        self.data_end() + u64::from(self.message)
-    }
-}
 
 /// Least load of a write or a message against the room that a flow has, in bytes: a quarter of what
 /// it takes to keep track of it. Writes of less hold up to four times that room beside their data;
@@ -137,15 +41,6 @@ pub struct Chunk {
     pub fin: bool,
     /// It was sent before.
     pub repeat: bool,
-}
-
-/// Messages that were given up since they are too late.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expired {
-    /// Number of them.
-    pub messages: usize,
-    /// Their positions that had not arrived.
-    pub bytes: u64,
 }
 
 /// The sender's state of one flow.
@@ -506,63 +401,6 @@ impl SendBuffer {
         }
         self.settle(whole);
         given_up
-    }
-
-    /// Gives up messages that have expired, unsent or unacknowledged.
-    pub fn expire(&mut self, now: Time) -> Expired {
-        let mut expired = Expired::default();
-        // segmentation.md R-8.
-        while let Some(range) = self.expiries.pop_due(now) {
-            expired.messages += self.messages_not_done(&range);
-            expired.bytes += self.abandon(range);
-        }
-        expired
-    }
-
-    /// Gives up messages of which something waits to be sent, the first time or again, and that
-    /// expire by `at`, but not the last if that is to be kept.
-    pub fn expire_waiting(&mut self, at: Time, keeps_last: bool) -> Expired {
-        if self.expiries.next().is_none_or(|next| next > at) {
-            return Expired::default();
-        }
-        let kept_from =
-            if keeps_last { self.segments.back().map_or(0, |s| s.last_start()) } else { u64::MAX };
-        // segmentation.md R-15.
-        let mut late: SmallVec<[Range<u64>; 4]> = SmallVec::new();
-        for range in self.expiries.until(at) {
-            let again = self.repeat.iter().map(|r| r.start.max(range.start)..r.end.min(range.end));
-            late.extend(again.filter(|r| !r.is_empty()));
-            let end = range.end.min(kept_from);
-            if end > self.sent {
-                late.push(range.start.max(self.sent).min(end)..end);
-            } else if self.repeat.is_empty() && range.end <= self.sent {
-                // Those before it have left.
-                break;
-            }
-        }
-        let mut expired = Expired::default();
-        for range in late {
-            let start = self.begin_of(range.start).unwrap_or(range.start);
-            expired.messages += self.messages_not_done(&(start..range.end));
-            expired.bytes += self.abandon(range);
-        }
-        expired
-    }
-
-    /// Number of messages that begin in a range and are not done.
-    fn messages_not_done(&self, range: &Range<u64>) -> usize {
-        let first = self.index_of(range.start);
-        (self.segments.range(first.min(self.segments.len())..))
-            .take_while(|s| s.start < range.end)
-            .flat_map(|s| (0..s.messages as usize).map(|index| s.piece(index, s.piece_bytes())))
-            .filter(|s| range.contains(&s.start) && !self.done.contains_range(&(s.start..s.end())))
-            .count()
-    }
-
-    /// When the next message expires.
-    #[inline]
-    pub fn next_expiry(&self) -> Option<Time> {
-        self.expiries.next()
     }
 
     /// The next run of given-up positions of which the peer must be told.

@@ -2,7 +2,8 @@
 //! both, beside the handshake. A ticket of an earlier connection gives the keys. Who copies the
 //! packets can have the request done twice, so that it must be one that may be. (K-23 to K-28)
 
-use super::handshake::{Handshake, LevelState, Place, is_authentic};
+use super::handshake::{Handshake, LevelState};
+use super::protection::{Place, is_authentic};
 use crate::connection::Side;
 use crate::connection::stage::{Core, Fresh, Stage};
 use crate::endpoint::tickets::Tickets;

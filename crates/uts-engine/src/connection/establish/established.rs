@@ -1,7 +1,8 @@
 //! From the handshake to an open connection: who the peer is, what it can do, and the first keys
 //! and profiles.
 
-use super::handshake::{Brought, Handshake, Place};
+use super::handshake::{Brought, Handshake};
+use super::protection::Place;
 use super::words;
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::grants;

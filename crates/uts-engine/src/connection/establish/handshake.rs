@@ -8,6 +8,7 @@
 use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::early::Early;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
+use crate::connection::establish::protection::{Place, open, seal};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
 use crate::connection::life::codes;
@@ -26,8 +27,8 @@ use uts_functions::establishment::{self, Establishment, Heard};
 use uts_functions::{Profile, RangeSet, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
-use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
-use uts_wire::packet::{is_long, sample, sample_padding};
+use uts_wire::packet::establishment::{EstablishmentHeader, Level};
+use uts_wire::packet::{is_long, sample_padding};
 
 /// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger
 /// ones.
@@ -39,8 +40,8 @@ const TRIES_NOT_LEAST: u32 = 4;
 /// A flight is not repeated sooner: the peer's TLS library computes for milliseconds.
 const TIMEOUT_MIN: Duration = Duration::from_millis(30);
 
-/// A first byte that makes `rustls` mask all four bytes of a packet number.
-const FOUR_BYTE_NUMBER: u8 = 0x83;
+/// A farewell says no more of its reason, in bytes.
+const REASON_BYTES_MAX: usize = 200;
 
 /// One encryption level of the handshake.
 pub(super) struct LevelState {
@@ -471,7 +472,7 @@ impl Handshake {
         let bytes_max = room.saturating_sub(around) as u64;
         let carried = range.map_or(0..0, |r| r.start..r.end.min(r.start + bytes_max));
         if let Some((code, reason)) = &close {
-            let reason = truncate(reason, 200);
+            let reason = shortened(reason);
             let _ = chain.push(FunctionHeader::Close { code: *code, reason });
         } else if !carried.is_empty() {
             let crypto = &state.out[carried.start as usize..carried.end as usize];
@@ -538,7 +539,7 @@ pub(crate) fn refusal(
     reason: &str,
 ) -> Option<Vec<u8>> {
     let mut chain = HeaderChain::new();
-    chain.push(FunctionHeader::Close { code: codes::NO_PLACE, reason: truncate(reason, 200) }).ok()?;
+    chain.push(FunctionHeader::Close { code: codes::NO_PLACE, reason: shortened(reason) }).ok()?;
     let mut body = EstablishmentBody { chain, padding: 0 };
     let tag_bytes = keys.local.packet.tag_len();
     body.padding = sample_padding(4, body.encoded_len(), tag_bytes);
@@ -550,67 +551,7 @@ pub(crate) fn refusal(
     Some(out)
 }
 
-/// Where the parts of an establishment packet stand, without the borrow of the packet.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub level: Level,
-    pub end: usize,
-    pn_offset: usize,
-}
-
-impl Place {
-    pub fn of(packet: &EstablishmentPacket<'_>) -> Self {
-        Place { level: packet.header.level, end: packet.range.end, pn_offset: packet.pn_offset }
-    }
-}
-
-/// Takes mask and cipher off. `None` if the packet is not authentic.
-fn open<'a>(keys: &Keys, packet: &'a mut [u8], place: &Place) -> Option<(u32, &'a [u8])> {
-    let packet = packet.get_mut(..place.end)?;
-    let mask = mask(keys.remote.header.as_ref(), packet, place.pn_offset)?;
-    let number = unmask_number(packet, place.pn_offset, &mask).ok()?;
-    let (head, body) = packet.split_at_mut(place.pn_offset + 4);
-    let plain = keys.remote.packet.decrypt_in_place(u64::from(number), head, body).ok()?;
-    Some((number, plain))
-}
-
-/// True if the packet was made by a sender that knows the client's first connection id: a cheap
-/// check before any state.
-pub(crate) fn is_authentic(keys: &Keys, packet: &[u8], place: &Place) -> bool {
-    let mut copy = packet.to_vec();
-    open(keys, &mut copy, place).is_some()
-}
-
-/// Protects a packet. (K-15)
-fn seal(
-    keys: &Keys,
-    number: u32,
-    mark: uts_wire::packet::establishment::EstablishmentMark,
-    out: &mut Vec<u8>,
-) -> Option<()> {
-    let body = mark.body_offset();
-    let (head, payload) = out[mark.start..].split_at_mut(body - mark.start);
-    let tag = keys.local.packet.encrypt_in_place(u64::from(number), head, payload).ok()?;
-    out.extend_from_slice(tag.as_ref());
-    let mask = mask(keys.local.header.as_ref(), &out[mark.start..], mark.pn_offset - mark.start)?;
-    uts_wire::packet::mask_number(out.get_mut(mark.pn_offset..body)?, &mask);
-    Some(())
-}
-
-/// The mask of a packet number, out of a key that only knows how to apply it: applied to zeros, it
-/// shows itself.
-fn mask(key: &dyn quic::HeaderProtectionKey, packet: &[u8], pn_offset: usize) -> Option<[u8; 5]> {
-    let sample = sample(packet, pn_offset).ok()?;
-    let mut first = FOUR_BYTE_NUMBER;
-    let mut mask = [0; 5];
-    key.encrypt_in_place(sample, &mut first, &mut mask[1..]).ok()?;
-    Some(mask)
-}
-
-fn truncate(text: &str, bytes_max: usize) -> &str {
-    let mut end = text.len().min(bytes_max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// As much of a reason as a farewell says.
+fn shortened(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]
 }

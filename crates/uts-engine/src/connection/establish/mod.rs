@@ -5,6 +5,7 @@ pub(crate) mod early;
 pub(in crate::connection) mod established;
 pub(in crate::connection) mod handshake;
 pub(in crate::connection) mod handshake_memory;
+pub(in crate::connection) mod protection;
 pub(crate) mod words;
 
 use crate::connection::establish::handshake::Handshake;

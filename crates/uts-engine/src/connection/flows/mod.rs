@@ -7,27 +7,29 @@ mod expedited;
 pub(in crate::connection) mod halves;
 pub(in crate::connection) mod incoming;
 pub(in crate::connection) mod interface;
-pub(in crate::connection) mod outgoing;
-
+mod opening;
 mod order;
+pub(in crate::connection) mod outgoing;
 mod playing;
 pub(in crate::connection) mod tagged;
+mod turns;
 
-use self::incoming::{Counted, Incoming};
-use self::order::{Order, Turn};
+pub use self::opening::DEFAULT_PRIORITY;
+pub(in crate::connection) use self::opening::violation;
+
+use self::incoming::Incoming;
+use self::order::Order;
 use self::outgoing::Outgoing;
 use crate::config::ConnectionConfig;
-use crate::connection::CloseReason;
-use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};
+use crate::connection::flows::halves::{Flow, ReceiveHalf};
 use crate::connection::parts::Signal;
 use crate::endpoint::budget::Stores;
-use crate::event::{Event, FlowId};
+use crate::event::Event;
 use crate::requirements::Scheduler;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use uts_functions::flow::{self, FlowControl as _, Grant};
-use uts_functions::segmentation::buffer::SendBuffer;
-use uts_functions::sequencing::reassembly::{Reassembly, Spares};
+use uts_functions::flow::{self, FlowControl as _};
+use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{RangeSet, Time};
 
 /// End of a connection.
@@ -102,20 +104,6 @@ pub(crate) struct Flows {
     spares: Spares,
 }
 
-/// Violation by a frame that names a flow which cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FlowViolation {
-    #[error("flow {0} is beyond the limit of {1} flows")]
-    BeyondLimit(u32, u32),
-    #[error("flow {0} was never opened by this end")]
-    NeverOpened(u32),
-}
-
-/// Reason for closing, as it is said to a peer that names such a flow.
-pub(in crate::connection) fn violation(violation: FlowViolation) -> CloseReason {
-    CloseReason::Protocol(violation.to_string())
-}
-
 impl Flows {
     pub fn new(side: Side, config: Arc<ConnectionConfig>, stores: Stores) -> Self {
         let Stores { spares, received, sent, first_credit } = stores;
@@ -163,88 +151,6 @@ impl Flows {
         self.peers_opened > 0 || self.next_id > 1
     }
 
-    /// True if the peer allows another flow, and there is a number for it: no number is given
-    /// twice.
-    pub fn may_open(&self) -> bool {
-        self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2
-    }
-
-    /// Opens a flow; `None` while the peer allows no more. (F-2)
-    pub fn open(&mut self, priority: u8) -> Option<FlowId> {
-        if !self.may_open() {
-            return None;
-        }
-        let id = self.next_id;
-        self.next_id += 2;
-        self.insert(id, priority);
-        Some(FlowId(id))
-    }
-
-    /// The credit with which a flow begins whose flow control begins with this window (flow.md
-    ///
-    pub fn first_credit_out(&self, window: u32) -> u64 {
-        if window == u32::MAX { self.credit_initial_out } else { self.credit_initial_out.min(window.into()) }
-    }
-
-    fn insert(&mut self, id: u32, priority: u8) {
-        let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
-        let flow_control = self.flow_template.clone();
-        let its_window = flow_control.window_bytes();
-        let mut flow = Flow {
-            send: SendHalf {
-                counted: 0,
-                held: 0,
-                buffer: SendBuffer::default(),
-                limit: self.first_credit_out(self.window_out),
-                group: 0,
-                is_held: false,
-                refused: None,
-                priority,
-                writer_waits: false,
-                reset: None,
-                stopped: None,
-                is_done: false,
-                retransmission: None,
-                rare: None,
-                turn: Turn::default(),
-            },
-            receive: ReceiveHalf {
-                counted: Counted::default(),
-                final_sent: None,
-                is_final_known: false,
-                data: Reassembly::sharing(self.spares.clone()),
-                grant: Grant {
-                    // flow.md R-24
-                    limit: first.min(its_window),
-                    consumed: 0,
-                    given_up: 0,
-                    window_bytes: window.min(its_window),
-                    window_bytes_max: self.config.credit_bytes_max.max(window),
-                    grown_at: Time::ZERO,
-                },
-                flow: flow_control,
-                group: 0,
-                is_placed: false,
-                has_riding: false,
-                reader_told: false,
-                reader_waits: false,
-                told_limit: if self.is_rated { first } else { u64::MAX },
-                free_limit: first,
-                lines: None,
-                asking: None,
-                playing: None,
-                expedited: None,
-                tagged: None,
-                reset: None,
-                stop: None,
-                is_done: false,
-            },
-            alarm: None,
-        };
-        self.incoming.note(&mut flow.receive);
-        self.table.insert(id, Box::new(flow));
-    }
-
     /// Receiving half of a flow, and what counts it.
     pub fn receiving(&mut self, id: u32) -> Option<(&mut ReceiveHalf, &mut Incoming)> {
         Some((&mut self.table.get_mut(&id)?.receive, &mut self.incoming))
@@ -273,12 +179,6 @@ impl Flows {
         {
             self.leave_but_repeats();
         }
-    }
-
-    /// True if a flow has its place among flows that have something to send.
-    #[cfg(debug_assertions)]
-    pub fn is_in_order(&self, id: u32) -> bool {
-        self.get(id).is_some_and(|flow| flow.send.turn.is_on())
     }
 
     /// True if each flow of which something is due is listed, no later than it is. It may be early:
@@ -352,86 +252,6 @@ impl Flows {
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Flow)> {
         self.table.iter_mut().map(|(id, flow)| (*id, &mut **flow))
-    }
-
-    /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open.
-    /// `Ok(None)`: it was, and is gone. The flag says whether it is new. (F-3, F-4, F-12)
-    pub fn of_frame(&mut self, id: u32) -> Result<Option<(&mut Flow, bool)>, FlowViolation> {
-        if self.table.contains_key(&id) {
-            return Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, false)));
-        }
-        let index = id / 2;
-        if self.gone[(id & 1) as usize].contains(u64::from(index)) {
-            return Ok(None);
-        }
-        if self.side().opens(id) {
-            return Err(FlowViolation::NeverOpened(id));
-        }
-        if index >= self.accepted_max {
-            return Err(FlowViolation::BeyondLimit(id, self.accepted_max));
-        }
-        self.insert(id, DEFAULT_PRIORITY);
-        self.peers_opened += 1;
-        self.accepted.push_back(id);
-        // F-14: the bound that it knows is near, at the latest.
-        if self.limit_rides && self.accepted_max - self.peers_opened <= self.config.flows_max / 2 {
-            self.say_limit();
-        }
-        Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
-    }
-
-    /// True if a frame that names this flow opens it.
-    pub fn would_open(&self, id: u32) -> bool {
-        !self.side().opens(id)
-            && !self.table.contains_key(&id)
-            && !self.gone[(id & 1) as usize].contains(u64::from(id / 2))
-    }
-
-    /// The peer says how many flows this end may open.
-    pub fn on_limit(&mut self, max_flows: u32) {
-        self.opened_max = self.opened_max.max(max_flows);
-    }
-
-    /// Puts a flow into the order of sending if it has something to send, and takes it out if it
-    /// has not.
-    pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
-        let Some(flow) = self.table.get_mut(&id) else { return };
-        let send = &mut flow.send;
-        let has_used_up = self.outgoing.note(send);
-        let may = !send.is_held && !send.is_given_up();
-        let limit = limit_of(send).min(send.within(self.outgoing.spare()));
-        let wants = may && send.buffer.wants_to_send(limit);
-        if wants {
-            self.order
-                .enter(self.scheduler, (id, send.priority), &mut send.turn, || send.buffer.next_expiry());
-        } else {
-            self.order.leave((id, send.priority), &mut send.turn);
-        }
-        if flow.send.rare.is_some() {
-            self.update_alarm(id);
-        }
-        self.outgoing.settle();
-        if has_used_up {
-            self.leave_but_repeats();
-        }
-    }
-
-    /// The connection's credit is used up: only what repeats something is left in the order.
-    #[cold]
-    fn leave_but_repeats(&mut self) {
-        let ids: Vec<u32> = self.order.iter().collect();
-        for id in ids {
-            let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { continue };
-            if !send.buffer.wants_to_send(send.counted) {
-                self.order.leave((id, send.priority), &mut send.turn);
-            }
-        }
-    }
-
-    /// Flows that have something new to send.
-    pub fn unsent(&self) -> Vec<u32> {
-        let is_unsent = |flow: &Flow| flow.send.buffer.sent() < flow.send.buffer.written();
-        self.iter().filter(|(_, flow)| is_unsent(flow)).map(|(id, _)| id).collect()
     }
 
     /// Flows whose writers wait.
@@ -509,41 +329,6 @@ impl Flows {
         if is_known { !self.has_all_below(id, position) } else { position > 0 }
     }
 
-    /// True if a flow is in the order of sending.
-    pub fn has_turn(&self, id: u32) -> bool {
-        self.table.get(&id).is_some_and(|flow| flow.send.turn.is_on())
-    }
-
-    /// A flow has had its turn, and so many bytes of it are in a packet.
-    pub fn on_turn(&mut self, id: u32, bytes: u64) {
-        if let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) {
-            self.order.serve(self.scheduler, (id, send.priority), &mut send.turn, bytes);
-        }
-    }
-
-    /// Gives a flow another priority. False if there is no such flow.
-    pub fn set_priority(&mut self, id: u32, priority: u8) -> bool {
-        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return false };
-        let before = core::mem::replace(&mut send.priority, priority);
-        if send.turn.is_on() && before != priority {
-            self.order.leave((id, before), &mut send.turn);
-            self.order.enter(self.scheduler, (id, priority), &mut send.turn, || send.buffer.next_expiry());
-        }
-        true
-    }
-
-    /// The flow whose turn it is, of this group if one is named.
-    pub fn next_to_send(&self, group: Option<u8>) -> Option<u32> {
-        self.in_order(group).next()
-    }
-
-    /// Flows that have something to send, of this group if one is named, in the order in which they
-    /// may.
-    fn in_order(&self, group: Option<u8>) -> impl Iterator<Item = u32> + '_ {
-        let is_in = move |id: &u32| self.table.get(id).is_some_and(|flow| Some(flow.send.group) == group);
-        self.order.iter().filter(move |id| group.is_none() || is_in(id))
-    }
-
     /// Tells the readers of a group's flows that there may be something to read, now that another
     /// mechanism keeps the order.
     pub fn tell_readers(&mut self, group: u8, events: &mut VecDeque<Event>) {
@@ -552,82 +337,6 @@ impl Flows {
                 flow.receive.tell_reader(*id, events);
             }
         }
-    }
-
-    /// True if another flow of this group has something to send, too.
-    pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
-        self.only_to_send() != Some(id) && self.in_order(Some(group)).any(|other| other != id)
-    }
-
-    /// The flow that has something to send, if it is one alone.
-    pub fn only_to_send(&self) -> Option<u32> {
-        self.order.only()
-    }
-
-    /// Bytes that are to be sent and to be repeated, if they are less than `most`.
-    pub fn waiting_bytes(&self, most: u64) -> u64 {
-        let mut bytes = 0;
-        for id in self.order.iter() {
-            bytes += self.get(id).map_or(0, |flow| flow.send.buffer.waiting_bytes(most));
-            if bytes >= most {
-                return most;
-            }
-        }
-        bytes
-    }
-
-    /// Number of flows that have something to send.
-    pub fn senders(&self) -> usize {
-        self.order.len()
-    }
-
-    pub fn wants_to_send(&self) -> bool {
-        !self.order.is_empty()
-    }
-
-    /// Drops a flow both halves of which are done (F-11); grants the peer another one if it was the
-    /// peer's.
-    pub fn drop_if_done(&mut self, id: u32) {
-        let Some(flow) = self.table.get_mut(&id) else { return };
-        let is_unread = flow.receive.has_expedited();
-        // flow.md R-35: how far its sender has got counts for ever.
-        let is_counted = !self.incoming.is_said || flow.receive.is_final();
-        let is_over = flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none();
-        if !is_over || is_unread || !is_counted {
-            return;
-        }
-        self.incoming.end(&mut flow.receive);
-        self.outgoing.end(&mut flow.send);
-        self.order.leave((id, flow.send.priority), &mut flow.send.turn);
-        if let Some(at) = flow.alarm {
-            self.relist_alarm(id, Some(at), None);
-        }
-        self.table.remove(&id);
-        for signal in [Signal::Credit(id), Signal::Skip(id)] {
-            self.signals.remove(&signal);
-        }
-        self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
-        if !self.side().opens(id) {
-            self.peers_gone += 1;
-            // F-5: said for a quarter of what the peer may still open, not for each flow, unless it
-            // may open next to none.
-            let limit = self.peers_gone.saturating_add(self.config.flows_max);
-            let left = self.accepted_max.saturating_sub(self.peers_opened);
-            if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
-                self.accepted_max = limit;
-                // F-14: a rate counts what is said (flow.md R-11).
-                self.limit_rides = !self.limit_rides && !self.is_rated && left > self.config.flows_max / 2;
-                if !self.limit_rides {
-                    self.say_limit();
-                }
-            }
-        }
-    }
-
-    /// The next packet says how many flows the peer may open.
-    fn say_limit(&mut self) {
-        self.limit_rides = false;
-        self.signals.insert(Signal::FlowLimit);
     }
 
     /// Gives back memory that nothing is in.
@@ -671,9 +380,6 @@ impl Flows {
             + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
 }
-
-/// The priority of a flow unless another is given.
-pub const DEFAULT_PRIORITY: u8 = 100;
 
 #[cfg(test)]
 mod tests;

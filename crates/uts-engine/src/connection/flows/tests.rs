@@ -1,5 +1,6 @@
 //! Flows alone, without a peer: who opens which, the order of sending, and limits.
 
+use super::opening::FlowViolation;
 use super::*;
 
 fn config(flows_max: u32) -> Arc<ConnectionConfig> {

@@ -2,16 +2,17 @@
 //! trip, sets rate and window; losses count only above a threshold. For paths that lose packets
 //! without being full, and for short queues.
 //!
-//! `model.rs` and `losses.rs` hold the parts of the model, `states.rs` the state machine; here are
-//! the mechanism's face and the control parameters. Where we depart from the draft,
-//! `spec/functions/congestion.md` says why.
+//! `model.rs` and `losses.rs` hold the parts of the model, `states.rs` the state machine,
+//! `control.rs` the control parameters; here is the mechanism's face. Where we depart from the
+//! draft, `spec/functions/congestion.md` says why.
 
+mod control;
 mod losses;
 mod model;
 mod states;
 
 use super::learnt::bdp_bytes;
-use super::window::{MIN_PACKETS, WINDOW_MAX_BYTES, start};
+use super::window::{MIN_PACKETS, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, Timeout};
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
@@ -230,128 +231,11 @@ impl Congestion for Bbr {
 }
 
 impl Sender {
-    fn min_pipe(&self) -> u64 {
-        MIN_PIPE_PACKETS * self.packet_bytes
-    }
-
-    fn pacing_floor(&self) -> Rate {
-        Rate::from_bytes_per_sec(self.packet_bytes)
-    }
-
-    /// `BBR.max_bw`.
-    fn max_bandwidth(&self) -> Rate {
-        self.bandwidth.get()
-    }
-
-    /// `BoundBWForModel`: the bandwidth to send at.
-    fn bound_bandwidth(&self) -> Rate {
-        self.max_bandwidth().min(self.bounds.bw_short)
-    }
-
-    /// `BDPMultiple`, in bytes.
-    fn bdp_multiple(&self, bandwidth: Rate, gain: f64) -> u64 {
-        match self.min_rtt.value {
-            Some(rtt) if bandwidth > Rate::default() => (bandwidth.bytes_in(rtt) as f64 * gain) as u64,
-            _ => self.initial_window,
-        }
-    }
-
-    /// `QuantizationBudget`.
-    fn with_budget(&self, inflight: u64) -> u64 {
-        let cap = inflight.max(self.quantum()).max(self.min_pipe());
-        if self.state == State::ProbeUp { cap.saturating_add(2 * self.packet_bytes) } else { cap }
-    }
-
-    /// `Inflight`.
-    fn inflight(&self, bandwidth: Rate, gain: f64) -> u64 {
-        self.with_budget(self.bdp_multiple(bandwidth, gain))
-    }
-
-    /// `TargetInflight`.
-    fn target_inflight(&self) -> u64 {
-        self.bdp_multiple(self.bound_bandwidth(), 1.0).min(self.window)
-    }
-
-    /// `InflightWithHeadroom`.
-    fn inflight_with_headroom(&self) -> u64 {
-        let long = self.bounds.inflight_long;
-        if long == u64::MAX {
-            return long;
-        }
-        let headroom = self.packet_bytes.max((long as f64 * HEADROOM) as u64);
-        long.saturating_sub(headroom).max(self.min_pipe())
-    }
-
-    /// `ProbeRTTCwnd`.
-    fn probe_rtt_window(&self) -> u64 {
-        self.bdp_multiple(self.bound_bandwidth(), State::ProbeRtt.window_gain()).max(self.min_pipe())
-    }
-
-    /// `SetPacingRateWithGain`.
-    fn set_pacing_rate(&mut self, gain: f64) {
-        let rate = self.bound_bandwidth().mul_f64(gain * (1.0 - PACING_MARGIN)).max(self.pacing_floor());
-        if self.pipe.reached || rate > self.pacing {
-            self.pacing = rate;
-        }
-    }
-
-    /// `SetSendQuantum`, in bytes.
-    fn quantum(&self) -> u64 {
-        self.pacing.bytes_in(Duration::from_millis(1)).min(QUANTUM_MAX_BYTES).max(2 * self.packet_bytes)
-    }
-
-    /// `SetCwnd`. A window that the application does not fill earns no growth (C-4).
-    fn set_window(&mut self, ack: &Ack, delivery: &Delivery) {
-        let bdp = self.bdp_multiple(self.bound_bandwidth(), self.state.window_gain());
-        let max_inflight = self.with_budget(bdp.saturating_add(self.aggregation.extra()));
-        let growth = if delivery.is_app_limited() { 0 } else { ack.bytes };
-        if self.pipe.reached {
-            self.window = (self.window + growth).min(max_inflight);
-        } else if self.window < max_inflight || delivery.delivered < self.initial_window {
-            self.window += growth;
-        }
-        self.window = self.window.clamp(self.min_pipe(), WINDOW_MAX_BYTES);
-        self.bound_window();
-    }
-
-    /// `BoundCwndForProbeRTT` and `BoundCwndForModel`.
-    fn bound_window(&mut self) {
-        if self.state == State::ProbeRtt {
-            self.window = self.window.min(self.probe_rtt_window());
-        }
-        let long = match self.state {
-            State::ProbeCruise | State::ProbeRtt => self.inflight_with_headroom(),
-            State::ProbeDown | State::ProbeRefill | State::ProbeUp => self.bounds.inflight_long,
-            State::Startup | State::Drain => u64::MAX,
-        };
-        self.window = self.window.min(long.min(self.bounds.inflight_short).max(self.min_pipe()));
-    }
-
-    /// `SaveCwnd`.
-    fn save_window(&mut self) {
-        let kept = if self.state == State::ProbeRtt { self.prior_window } else { 0 };
-        self.prior_window = kept.max(self.window);
-    }
-
-    /// `RestoreCwnd`.
-    fn restore_window(&mut self) {
-        self.window = self.window.max(self.prior_window);
-    }
-
     /// Round counting begins with the first event after the mechanism was built.
     fn begin(&mut self, delivered: u64) {
         if self.fresh {
             self.fresh = false;
             self.rounds.start(delivered);
-        }
-    }
-
-    /// C-32.
-    fn first_rtt(&mut self, rtt: Duration) {
-        if !self.has_rtt && !rtt.is_zero() {
-            self.has_rtt = true;
-            let nominal = Rate::from_delivery(self.initial_window, rtt);
-            self.pacing = nominal.mul_f64(State::Startup.pacing_gain()).max(self.pacing_floor());
         }
     }
 }
@@ -512,12 +396,6 @@ const PROBE_EVERY_S: f64 = 2.5;
 const THRESHOLD_DEFAULT: u32 = 20;
 /// `BBR.MinPipeCwnd`, in packets.
 const MIN_PIPE_PACKETS: u64 = 4;
-/// `BBR.Headroom`.
-const HEADROOM: f64 = 0.15;
-/// `BBR.PacingMarginPercent`.
-const PACING_MARGIN: f64 = 0.01;
-/// "Send Quantum".
-const QUANTUM_MAX_BYTES: u64 = 64 * 1024;
 /// Share of a steady path that is used, between pacing margin and ProbeRTT.
 const FILL: f64 = 0.97;
 const RATE_INFINITE: Rate = Rate::from_bytes_per_sec(u64::MAX);

@@ -1,9 +1,79 @@
 //! When the lifetimes of messages are over.
 
+use super::SendBuffer;
 use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+
+/// Messages that were given up since they are too late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Number of them.
+    pub messages: usize,
+    /// Their positions that had not arrived.
+    pub bytes: u64,
+}
+
+impl SendBuffer {
+    /// Gives up messages that have expired, unsent or unacknowledged.
+    pub fn expire(&mut self, now: Time) -> Expired {
+        let mut expired = Expired::default();
+        // segmentation.md R-8.
+        while let Some(range) = self.expiries.pop_due(now) {
+            expired.messages += self.messages_not_done(&range);
+            expired.bytes += self.abandon(range);
+        }
+        expired
+    }
+
+    /// Gives up messages of which something waits to be sent, the first time or again, and that
+    /// expire by `at`, but not the last if that is to be kept.
+    pub fn expire_waiting(&mut self, at: Time, keeps_last: bool) -> Expired {
+        if self.expiries.next().is_none_or(|next| next > at) {
+            return Expired::default();
+        }
+        let kept_from =
+            if keeps_last { self.segments.back().map_or(0, |s| s.last_start()) } else { u64::MAX };
+        // segmentation.md R-15.
+        let mut late: SmallVec<[Range<u64>; 4]> = SmallVec::new();
+        for range in self.expiries.until(at) {
+            let again = self.repeat.iter().map(|r| r.start.max(range.start)..r.end.min(range.end));
+            late.extend(again.filter(|r| !r.is_empty()));
+            let end = range.end.min(kept_from);
+            if end > self.sent {
+                late.push(range.start.max(self.sent).min(end)..end);
+            } else if self.repeat.is_empty() && range.end <= self.sent {
+                // Those before it have left.
+                break;
+            }
+        }
+        let mut expired = Expired::default();
+        for range in late {
+            let start = self.begin_of(range.start).unwrap_or(range.start);
+            expired.messages += self.messages_not_done(&(start..range.end));
+            expired.bytes += self.abandon(range);
+        }
+        expired
+    }
+
+    /// Number of messages that begin in a range and are not done.
+    fn messages_not_done(&self, range: &Range<u64>) -> usize {
+        let first = self.index_of(range.start);
+        (self.segments.range(first.min(self.segments.len())..))
+            .take_while(|s| s.start < range.end)
+            .flat_map(|s| (0..s.messages as usize).map(|index| s.piece(index, s.piece_bytes())))
+            .filter(|s| range.contains(&s.start) && !self.done.contains_range(&(s.start..s.end())))
+            .count()
+    }
+
+    /// When the next message expires.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.expiries.next()
+    }
+}
 
 /// Messages that have a lifetime, by its end. Those that stand in a row and end together are one
 /// entry, so that neither what is held nor how much was handed over at a time makes the next one

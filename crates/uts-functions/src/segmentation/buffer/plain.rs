@@ -1,7 +1,8 @@
 //! Bytes that are sent for the first time and fill packets, one after the other. What holds for all
 //! of them is asked once.
 
-use super::{Segment, SendBuffer};
+use super::SendBuffer;
+use super::segment::Segment;
 use std::collections::vec_deque::Iter;
 
 /// Bytes whose turn it is to be sent.

@@ -1,7 +1,8 @@
 //! Whole messages that are sent for the first time, one behind the other. What holds for all of
 //! them is asked once, and none is looked for.
 
-use super::{Piece, Segment, SendBuffer};
+use super::SendBuffer;
+use super::segment::{Piece, Segment};
 use crate::range::RangeSet;
 use core::ops::Range;
 use std::collections::vec_deque::Iter;

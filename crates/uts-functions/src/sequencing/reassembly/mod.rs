@@ -8,6 +8,8 @@
 mod arena;
 mod damaged;
 mod given_up;
+mod handing_over;
+mod memory;
 mod newest;
 mod orders;
 mod placed;
@@ -20,8 +22,9 @@ mod whole;
 use crate::range::RangeSet;
 use crate::sequencing::message_row::MessageRow;
 use arena::Arena;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use core::ops::Range;
+pub use memory::{PIECE_BYTES, PIECE_MEMORY_BYTES};
 use orders::Orders;
 use run::Run;
 pub use spares::Spares;
@@ -100,18 +103,6 @@ pub enum SegmentError {
 /// queue would.
 pub const UNPLACED_MAX: usize = 4096;
 
-/// Least load of a message, or of a stretch of bytes that does not follow on another, against the
-/// room that a flow has, in bytes: a quarter of what it takes to keep track of it.
-pub const PIECE_BYTES: usize = size_of::<Ready>() / 4;
-
-/// Places that a list keeps when it is empty.
-const LIST_MIN: usize = 16;
-
-/// Memory that it takes to keep track of data which does not follow on other, in bytes: a place in
-/// the tree of pieces, half of whose places are free in the worst case; the handle of its memory;
-/// and places among the ranges that have arrived and what may be read.
-pub const PIECE_MEMORY_BYTES: usize = 2 * (size_of::<Piece>() + 16) + 32 + 2 * size_of::<Ready>();
-
 #[derive(Clone, Debug)]
 struct Piece {
     data: Bytes,
@@ -189,15 +180,6 @@ impl Reassembly {
     /// Bytes held.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
-    }
-
-    /// Load of the held data against the room that a flow has, in bytes: the data or, where its
-    /// pieces are so small that to keep track of them takes a multiple of that, [`PIECE_BYTES`] for
-    /// each.
-    #[inline]
-    pub fn load_bytes(&self) -> usize {
-        let pieces = self.ready.len() + self.unplaced.len() + self.pieces.len();
-        self.held_bytes.max(pieces * PIECE_BYTES)
     }
 
     /// Everything below this position has been handed over or given up.
@@ -406,241 +388,6 @@ impl Reassembly {
     pub fn leaves_gap(&self, start: u64) -> bool {
         start > self.settled.run_end(0) && !self.settled.contains(start - 1)
     }
-
-    fn take_piece(&mut self, start: u64) -> Option<Piece> {
-        let piece = self.pieces.remove(&start)?;
-        self.held_bytes -= piece.data.len();
-        self.begins.remove(&start);
-        if piece.end {
-            self.ends.remove(&(start + piece.data.len() as u64));
-        }
-        Some(piece)
-    }
-
-    /// Bytes of the run, where nothing else waits to be handed over.
-    fn pop_run(&mut self, bytes_max: usize) -> Option<Delivery> {
-        if !(self.pieces.is_empty() && self.ready.is_empty() && self.skipped.is_empty()) {
-            return None;
-        }
-        let (start, data) = self.run.read(bytes_max)?;
-        self.held_bytes -= data.len();
-        self.delivered.insert(start..start + data.len() as u64);
-        Some(Delivery::Bytes(start, data))
-    }
-
-    /// Takes out the next data in order of position.
-    pub fn pop_front(&mut self, bytes_max: usize) -> Option<Delivery> {
-        if let Some(message) = self.pop_unplaced() {
-            return Some(message);
-        }
-        if let Some(message) = self.pop_next_whole() {
-            return Some(message);
-        }
-        // A gap may lie before the run.
-        if self.run.start() == self.consumed()
-            && let Some(bytes) = self.pop_run(bytes_max)
-        {
-            return Some(bytes);
-        }
-        if bytes_max > 0 {
-            self.end_run();
-        }
-        if self.pieces.is_empty() && self.skipped.is_empty() {
-            return self.pop_end();
-        }
-        let at = self.delivered.run_end(0);
-        // sequencing.md R-5. What was given up is reported at the place where it is missing: once
-        // everything below it was handed over.
-        let before = self.skipped.count();
-        self.skipped.remove_below(at);
-        if self.skipped.count() < before {
-            return Some(Delivery::Skipped(before - self.skipped.count()));
-        }
-        // sequencing.md R-8.
-        match self.pieces.get(&at) {
-            None => self.pop_end(),
-            Some(piece) if piece.message => self.pop_message(at),
-            Some(_) => self.pop_bytes(at, bytes_max),
-        }
-    }
-
-    /// Whatever is whole, in order of completion.
-    pub fn pop_any(&mut self, bytes_max: usize) -> Option<Delivery> {
-        if let Some(message) = self.pop_unplaced() {
-            return Some(message);
-        }
-        if let Some(bytes) = self.pop_run(bytes_max) {
-            return Some(bytes);
-        }
-        self.end_run();
-        // sequencing.md R-5.
-        if !self.skipped.is_empty() {
-            let positions = self.skipped.count();
-            self.skipped.clear();
-            return Some(Delivery::Skipped(positions));
-        }
-        // sequencing.md R-9.
-        loop {
-            if let Some(message) = self.pop_front_whole() {
-                return Some(message);
-            }
-            let Some(Ready { start, .. }) = self.ready.pop_front() else { break };
-            let delivery = match self.pieces.get(&start) {
-                None => None,
-                Some(piece) if piece.message => self.pop_message(start),
-                Some(_) if bytes_max == 0 => {
-                    // Who asks for nothing leaves it where it is.
-                    self.ready.push_front(Ready { start, whole: None });
-                    return None;
-                }
-                Some(_) => self.pop_bytes(start, bytes_max),
-            };
-            if delivery.is_some() {
-                return delivery;
-            }
-        }
-        if !self.unindexed {
-            return self.pop_end();
-        }
-        // sequencing.md: pieces that arrived while another mechanism was in charge are not
-        // in `ready`: look in order of position.
-        let waiting =
-            self.pieces.iter().find(|(start, p)| !p.message || self.whole_message_around(**start).is_some());
-        match waiting.map(|(start, piece)| (*start, piece.message)) {
-            Some((start, true)) => {
-                let begin = self.whole_message_around(start)?.start;
-                self.pop_message(begin)
-            }
-            Some((start, false)) => self.pop_bytes(start, bytes_max),
-            None => {
-                self.unindexed = false;
-                self.pop_end()
-            }
-        }
-    }
-
-    fn pop_end(&mut self) -> Option<Delivery> {
-        // sequencing.md R-6.
-        let fin = self.fin?;
-        if self.end_delivered || self.delivered.run_end(0) != fin {
-            return None;
-        }
-        self.end_delivered = true;
-        self.delivered.insert(fin..fin + 1);
-        Some(Delivery::End)
-    }
-
-    fn pop_bytes(&mut self, start: u64, bytes_max: usize) -> Option<Delivery> {
-        if bytes_max == 0 {
-            return None;
-        }
-        let mut piece = self.take_piece(start)?;
-        if piece.data.len() > bytes_max {
-            let rest = piece.data.split_off(bytes_max);
-            let rest_start = start + bytes_max as u64;
-            self.held_bytes += rest.len();
-            self.pieces.insert(rest_start, Piece { data: rest, ..piece });
-            self.ready.push_front(Ready { start: rest_start, whole: None });
-        }
-        self.delivered.insert(start..start + piece.data.len() as u64);
-        let delivery = if piece.presented { Delivery::PresentedBytes } else { Delivery::Bytes };
-        Some(delivery(start, piece.data))
-    }
-
-    fn pop_message(&mut self, start: u64) -> Option<Delivery> {
-        let whole = self.whole_message_around(start)?;
-        let first = self.take_piece(whole.start)?;
-        let mut at = whole.start + first.positions();
-        let presented = first.presented;
-        let data = if at == whole.end {
-            first.data
-        } else {
-            let mut joined = BytesMut::with_capacity((whole.end - whole.start) as usize);
-            joined.extend_from_slice(&first.data);
-            while at < whole.end {
-                let piece = self.take_piece(at)?;
-                at += piece.positions();
-                joined.extend_from_slice(&piece.data);
-            }
-            joined.freeze()
-        };
-        self.delivered.insert(whole.clone());
-        if let Some(right_bytes) = self.take_damage(&whole) {
-            return Some(Delivery::Damaged(whole.start, data, right_bytes));
-        }
-        Some(delivery(whole.start, data, presented))
-    }
-
-    /// Gives back memory that nothing is in.
-    pub fn shrink(&mut self) {
-        self.run.shrink();
-        self.arena.shrink();
-        self.ready.shrink_to_fit();
-        self.unplaced.shrink_to_fit();
-        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped, &mut self.damaged] {
-            set.shrink();
-        }
-    }
-
-    /// All memory that is held, in bytes.
-    #[inline]
-    pub fn memory_bytes(&self) -> usize {
-        self.held_bytes + self.heap_bytes()
-    }
-
-    /// Gives back memory that only waits to be used again, and copies what is held of a large
-    /// buffer into a small one.
-    pub fn compact(&mut self) {
-        self.run.compact();
-        if self.arena.spare_bytes() > 0 {
-            self.arena.shrink();
-        }
-        self.let_go();
-    }
-
-    /// Gives back what lists have grown to, if next to nothing is in them.
-    pub fn let_go(&mut self) {
-        if self.ready.capacity() > LIST_MIN && self.ready.len() < self.ready.capacity() / 8 {
-            self.ready.shrink_to(LIST_MIN);
-        }
-        if self.unplaced.capacity() > LIST_MIN && self.unplaced.len() < self.unplaced.capacity() / 8 {
-            self.unplaced.shrink_to(LIST_MIN);
-        }
-        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped, &mut self.damaged] {
-            set.let_go();
-        }
-    }
-
-    /// Bytes of heap memory beyond the data held.
-    #[inline]
-    pub fn heap_bytes(&self) -> usize {
-        self.settled.heap_bytes()
-            + self.delivered.heap_bytes()
-            + self.skipped.heap_bytes()
-            + self.damaged.heap_bytes()
-            + self.orders.as_ref().map_or(0, |orders| orders.heap_bytes())
-            + self.unplaced.capacity() * size_of::<MessageRow>()
-            + self.pieces.len() * (2 * (size_of::<Piece>() + 16) + 32)
-            + (self.begins.len() + self.ends.len()) * 2 * size_of::<u64>()
-            + self.ready.capacity() * size_of::<Ready>()
-            + self.run.spare_bytes()
-            + self.arena_bytes()
-    }
-
-    /// Memory of the arena that no message accounts for: what is free of it, and of the buffer that
-    /// any message keeps as much as may be free.
-    fn arena_bytes(&self) -> usize {
-        let spare = self.arena.spare_bytes();
-        if self.ready.is_empty() && self.unplaced.is_empty() {
-            spare
-        } else {
-            spare.max(self.arena.buffer_bytes())
-        }
-    }
-}
-
-fn delivery(position: u64, message: Bytes, presented: bool) -> Delivery {
-    if presented { Delivery::Presented(position, message) } else { Delivery::Message(position, message) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Messages that come whole: in, and out again, many at a time.
 
-use super::{Delivery, Ready, Reassembly, Segment, SegmentError, UNPLACED_MAX, delivery};
+use super::handing_over::delivery;
+use super::{Delivery, Ready, Reassembly, Segment, SegmentError, UNPLACED_MAX};
 use crate::sequencing::message_row::{MessageRow, Places};
 use bytes::Bytes;
 
