@@ -68,3 +68,4 @@ mod tcp_windows;
 mod time_outs;
 mod timely;
 mod turns;
+mod waiting_writers;
