@@ -1,6 +1,7 @@
 //! Memory between a flow and the disk. It is charged to who it is for, until the flow or the disk
 //! has let go of it. Blocks are used again: new ones would be zeroed, and their pages mapped, each
-//! time.
+//! time. Who waits, for memory or for the peer, keeps none meanwhile, also of those that the flow
+//! lets go of then: others may wait for just these.
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,18 @@ const SPARES_MAX: usize = 4;
 #[derive(Debug)]
 pub(super) struct Blocks {
     payer: Payer,
-    spares: Arc<Mutex<Vec<Space>>>,
+    home: Home,
+}
+
+/// Where blocks go that nobody uses any more.
+type Home = Arc<Mutex<Spares>>;
+
+/// Blocks that are kept for later.
+#[derive(Debug, Default)]
+struct Spares {
+    spaces: Vec<Space>,
+    /// Blocks that come home are kept: their user will soon take one.
+    keeps: bool,
 }
 
 #[derive(Debug)]
@@ -33,24 +45,25 @@ pub(super) struct Block {
     /// Empty only while it is dropped.
     space: Option<Space>,
     bytes: usize,
-    home: Arc<Mutex<Vec<Space>>>,
+    home: Home,
 }
 
 impl Blocks {
     pub(super) fn new(payer: &Payer) -> Self {
-        Blocks { payer: payer.clone(), spares: Arc::default() }
+        Blocks { payer: payer.clone(), home: Arc::default() }
     }
 
     /// A block that was used before, if there is one; it may be shorter than `bytes`.
     pub(super) fn spare(&self, bytes: usize) -> Option<Block> {
-        lock(&self.spares).pop().map(|space| self.block(space, bytes))
+        let space = lock(&self.home).spaces.pop();
+        space.map(|space| self.block(space, bytes))
     }
 
     /// Waits for a block of up to `bytes`.
     pub(super) async fn take(&self, bytes: usize) -> Block {
         let wanted = bytes.clamp(1, BLOCK_BYTES);
         let longest = |space: &Space| space.bytes.len() >= wanted || space.bytes.len() >= BLOCK_BYTES;
-        let spare = lock(&self.spares).pop_if(|space| longest(space));
+        let spare = lock(&self.home).spaces.pop_if(|space| longest(space));
         if let Some(space) = spare {
             return self.block(space, bytes);
         }
@@ -59,22 +72,23 @@ impl Blocks {
         let least = wanted.min(BLOCK_BYTES_MIN);
         let charge = self.payer.wait(Resource::Memory, least, wanted).await;
         let space = Space { bytes: vec![0; charge.amount()], _charge: charge };
+        lock(&self.home).keeps = true;
         self.block(space, bytes)
     }
 
     fn block(&self, space: Space, bytes: usize) -> Block {
         let bytes = bytes.min(space.bytes.len());
-        Block { space: Some(space), bytes, home: self.spares.clone() }
+        Block { space: Some(space), bytes, home: self.home.clone() }
     }
 
-    /// Gives back what is kept for later.
+    /// Gives back what is kept for later, and keeps nothing until a block is taken.
     pub(super) fn let_go(&self) {
-        lock(&self.spares).clear();
+        *lock(&self.home) = Spares::default();
     }
 }
 
-fn lock(spares: &Mutex<Vec<Space>>) -> MutexGuard<'_, Vec<Space>> {
-    spares.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(home: &Mutex<Spares>) -> MutexGuard<'_, Spares> {
+    home.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Block {
@@ -109,8 +123,8 @@ impl Drop for Block {
         let Some(space) = self.space.take() else { return };
         let mut spares = lock(&self.home);
         // Of a file that is done, only what is under way holds the list.
-        if spares.len() < SPARES_MAX && Arc::strong_count(&self.home) > 1 {
-            spares.push(space);
+        if spares.keeps && spares.spaces.len() < SPARES_MAX && Arc::strong_count(&self.home) > 1 {
+            spares.spaces.push(space);
         }
     }
 }
@@ -177,6 +191,47 @@ pub(super) mod tests {
         assert!(waits.await.is_err());
         drop(block.into_shared());
         assert_eq!(blocks.take(50).await.len(), 50);
+    }
+
+    /// All memory is in a flow. Both of two that wait for some get it when the flow lets go of it.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_keeps_nothing_of_what_the_flow_lets_go_of() {
+        let ledger = Ledger::of(Resource::Memory, 4 * BLOCK_BYTES_MIN, false);
+        let payer = ledger.payer("a");
+        let (one, other) = (Blocks::new(&payer), Blocks::new(&payer));
+        for wanted in [1, 2, 4] {
+            let mut under_way = Vec::new();
+            for _ in 0..4 / wanted {
+                under_way.push(one.take(wanted * BLOCK_BYTES_MIN).await.into_shared());
+            }
+            let takes = async |blocks: &Blocks| {
+                drop(blocks.take(BLOCK_BYTES).await);
+                blocks.let_go();
+            };
+            let lets_go = async {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                drop(under_way);
+            };
+            let all = async { tokio::join!(takes(&one), takes(&other), lets_go) };
+            let done = tokio::time::timeout(std::time::Duration::from_secs(10), all).await;
+            assert!(done.is_ok(), "{wanted}: both wait, and nobody uses the memory");
+            assert_eq!(held(&payer), 0);
+        }
+    }
+
+    /// A flow that waits for its peer holds no memory, whenever what it has sent is acknowledged.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_peer_keeps_nothing() {
+        let payer = payer();
+        let blocks = Blocks::new(&payer);
+        let shared = [blocks.take(BLOCK_BYTES).await, blocks.take(BLOCK_BYTES).await].map(Block::into_shared);
+        let waits = crate::stream::patiently(&blocks, tokio::time::sleep(std::time::Duration::from_secs(9)));
+        let acknowledged = async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            drop(shared);
+            assert_eq!(held(&payer), 0);
+        };
+        tokio::join!(waits, acknowledged);
     }
 
     /// Notes what it is given, and whether that was copied.

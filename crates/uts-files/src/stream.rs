@@ -174,7 +174,7 @@ pub(super) async fn send_content<W: WriteShared>(
         match piece {
             Piece::Data(block) => {
                 let bytes = block.len().saturating_sub(LENGTH_BYTES);
-                flow.write_shared(block.into_shared()).await?;
+                patiently(&blocks, flow.write_shared(block.into_shared())).await?;
                 observe(Moved::data(bytes));
             }
             Piece::Packed(block, packed) => {
