@@ -61,6 +61,11 @@ impl Blocks {
 
     /// Waits for a block of up to `bytes`.
     pub(super) async fn take(&self, bytes: usize) -> Block {
+        self.take_holding(bytes, 0).await
+    }
+
+    /// The same for one who holds some memory meanwhile, in bytes.
+    pub(super) async fn take_holding(&self, bytes: usize, holds: usize) -> Block {
         let wanted = bytes.clamp(1, BLOCK_BYTES);
         let longest = |space: &Space| space.bytes.len() >= wanted || space.bytes.len() >= BLOCK_BYTES;
         let spare = lock(&self.home).spaces.pop_if(|space| longest(space));
@@ -70,7 +75,7 @@ impl Blocks {
         // A shorter one is of no use, and counts.
         self.let_go();
         let least = wanted.min(BLOCK_BYTES_MIN);
-        let charge = self.payer.wait(Resource::Memory, least, wanted).await;
+        let charge = self.payer.wait_holding(Resource::Memory, (least, wanted), holds).await;
         let space = Space { bytes: vec![0; charge.amount()], _charge: charge };
         lock(&self.home).keeps = true;
         self.block(space, bytes)

@@ -41,6 +41,11 @@ impl<R: AsyncRead + Unpin> BufReader<R> {
         self.space.get(self.start..self.end).unwrap_or_default()
     }
 
+    /// Memory that it has, in bytes, beyond what a request takes.
+    pub(super) fn charged(&self) -> usize {
+        self.charge.as_ref().map_or(0, Charge::amount)
+    }
+
     /// Reads what else has come, as far as there is room for it, and waits for nothing.
     pub(super) async fn top_up(&mut self) {
         poll_fn(|cx| {

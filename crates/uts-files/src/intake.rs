@@ -278,7 +278,8 @@ async fn take_packed<R: AsyncRead + Unpin + Send, S: Sink>(
     let (bytes, packed_bytes) = packed_lengths(flow).await?;
     blocks.let_go();
     // Both forms at once: who holds one and waits for room for the other keeps both.
-    let room = payer.wait(Resource::Memory, bytes + packed_bytes, bytes + packed_bytes).await;
+    let both = bytes + packed_bytes;
+    let room = payer.wait_holding(Resource::Memory, (both, both), flow.charged()).await;
     let mut packed = vec![0; packed_bytes];
     flow.read_exact(&mut packed).await?;
     let turn = payer.wait(Resource::Processor, 1, 1).await;
@@ -319,7 +320,7 @@ async fn read_block<R: AsyncRead + Unpin>(
         Ok(_) => {}
         Err(error) => return (None, Err(error)),
     }
-    let mut block = blocks.take(bytes).await;
+    let mut block = blocks.take_holding(bytes, flow.charged()).await;
     let (n, ended) = fill(flow, block.bytes_mut()).await;
     block.truncate(n);
     (Some(block), ended)

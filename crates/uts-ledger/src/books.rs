@@ -13,6 +13,8 @@ pub(super) struct Books {
     accounts: BTreeMap<Arc<str>, Account>,
     held: Amounts,
     waiting: Amounts,
+    /// Amounts that those hold who wait for more.
+    held_waiting: Amounts,
     /// The next number of a connection or of one that waits.
     next: u64,
     /// Lines that count, by the time at which they no longer do.
@@ -43,6 +45,8 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) least: usize,
     pub(super) most: usize,
+    /// Amount that it holds meanwhile.
+    pub(super) holds: usize,
     pub(super) granted: oneshot::Sender<usize>,
 }
 
@@ -185,6 +189,7 @@ impl Books {
         if let Some(account) = self.accounts.get_mut(name)
             && let Some(entry) = account.connections.get_mut(&connection)
         {
+            self.held_waiting[at] += waiter.holds;
             entry.waiting[at].push_back(Waiter { id, ..waiter });
             account.waiting[at] += 1;
             self.waiting[at] += 1;
@@ -200,7 +205,8 @@ impl Books {
         let Some(account) = self.accounts.get_mut(name) else { return false };
         let Some(entry) = account.connections.get_mut(&connection) else { return false };
         let Some(place) = entry.waiting[at].iter().position(|waiter| waiter.id == id) else { return false };
-        entry.waiting[at].remove(place);
+        let left = entry.waiting[at].remove(place);
+        self.held_waiting[at] -= left.map_or(0, |waiter| waiter.holds);
         account.waiting[at] -= 1;
         self.waiting[at] -= 1;
         true
@@ -215,18 +221,23 @@ impl Books {
             let mut next: Vec<_> =
                 waiting.filter_map(|(name, account)| Some((account.turn(at)?, name))).collect();
             next.sort_unstable_by_key(|(turn, _)| (turn.held_by_payer, turn.id));
-            let found = next.into_iter().find_map(|(turn, name)| {
+            let found = next.iter().find_map(|(turn, name)| {
                 let wanted = (turn.least, turn.most);
                 let amount = self.room(shared, (name, turn.connection), resource, wanted)?;
-                Some((name.clone(), turn.connection, amount))
+                Some(((*name).clone(), turn.connection, amount))
             });
-            let Some((name, connection, amount)) = found else { return };
+            let is_stuck = self.held_waiting[at] >= self.held[at];
+            let first = || next.first().map(|(turn, name)| ((*name).clone(), turn.connection, turn.least));
+            let Some((name, connection, amount)) = found.or_else(|| first().filter(|_| is_stuck)) else {
+                return;
+            };
             self.add((&name, connection), at, amount);
             let Some(account) = self.accounts.get_mut(&name) else { return };
             let waiter = account.connections.get_mut(&connection).and_then(|e| e.waiting[at].pop_front());
             account.waiting[at] -= 1;
             self.waiting[at] -= 1;
             if let Some(waiter) = waiter {
+                self.held_waiting[at] -= waiter.holds;
                 // Who gives up leaves the queue first, under the same lock.
                 let _ = waiter.granted.send(amount);
             }

@@ -15,6 +15,11 @@
 //! hold none: each finds the least that it asks for, even where those who came before hold more
 //! than their part is by now.
 //!
+//! **Somebody always goes on.** Who waits for more may hold some, as what has come and was not looked
+//! at. If all that is held is held by those who wait, nobody would give any back: then the next one
+//! gets the least that it asks for, from what is kept for others, and beyond the total if it must
+//! be. It is the only one, as it waits no longer.
+//!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than
 //! [`LEAST_RATE`] bytes a second loses it if somebody with less has waited for [`GRACE`]. It is
 //! never taken back while nobody waits.
@@ -339,6 +344,16 @@ impl Payer {
     /// Waits for room for `least`, and takes up to `most`. More than there is in all is never
     /// waited for: the least is then all there is.
     pub async fn wait(&self, resource: Resource, least: usize, most: usize) -> Charge {
+        self.wait_holding(resource, (least, most), 0).await
+    }
+
+    /// The same for one who holds some of the resource, and gives none of it back while it waits.
+    pub async fn wait_holding(
+        &self,
+        resource: Resource,
+        (least, most): (usize, usize),
+        holds: usize,
+    ) -> Charge {
         let least = least.min(self.0.ledger.total(resource));
         if let Ok(charge) = self.charge_up_to(resource, least, most) {
             return charge;
@@ -349,7 +364,7 @@ impl Payer {
             &ledger.0,
             (name, *connection),
             resource,
-            Waiter { id: 0, least, most, granted },
+            Waiter { id: 0, least, most, holds, granted },
         );
         let mut waiting = Waiting { payer: self, resource, id, grant: &mut grant, has_taken: false };
         let amount = waiting.granted().await;

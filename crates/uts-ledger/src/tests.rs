@@ -308,3 +308,42 @@ proptest! {
         }
     }
 }
+
+/// All that is held is held by those who wait for more, and more than is left: they go on one after
+/// another, and nothing more than one of them needs is held beyond the total.
+#[tokio::test]
+async fn of_those_who_hold_all_and_wait_for_more_one_goes_on() {
+    for (least, keeps_for_next) in [(1, false), (1, true), (8, false), (8, true)] {
+        let ledger = ledger(8, keeps_for_next);
+        let mut tasks = tokio::task::JoinSet::new();
+        for name in ["a", "b", "b", "c"] {
+            let payer = ledger.payer(name);
+            let held = fill(&payer);
+            let (ledger, holds) = (ledger.clone(), held.iter().map(|charge| charge.amount()).sum());
+            tasks.spawn(async move {
+                tokio::task::yield_now().await;
+                let more = payer.wait_holding(THREADS, (least, least), holds).await;
+                tokio::task::yield_now().await;
+                let most = 8 + least;
+                assert!(ledger.lock().held(THREADS) <= most, "{} of {most}", ledger.lock().held(THREADS));
+                drop((more, held));
+            });
+        }
+        timeout(Duration::from_secs(30), tasks.join_all()).await.expect("nobody waits for ever");
+        assert_eq!(ledger.lock().held(THREADS), 0);
+    }
+}
+
+/// Who holds much and waits gets nothing of what is kept for others while somebody goes on.
+#[tokio::test]
+async fn what_is_kept_for_others_is_theirs_while_somebody_goes_on() {
+    let ledger = ledger(16, true);
+    let (a, b) = (ledger.payer("a"), ledger.payer("b"));
+    let mut of_a = fill(&a);
+    let goes_on = of_a.pop().expect("some");
+    let mut waiting = pin!(a.wait_holding(THREADS, (1, 1), of_a.len()));
+    assert!(timeout(Duration::from_millis(20), &mut waiting).await.is_err());
+    assert!(b.charge(THREADS, 1).is_ok());
+    drop(goes_on);
+    drop(timeout(Duration::from_secs(30), waiting).await.expect("given back"));
+}
