@@ -1,7 +1,7 @@
 //! Conclusions from the units of a paper whose file has them: where each value and each checked
 //! figure comes from, and which curves a figure has. It says with that which units a place needs.
 
-use crate::expression::{Expression, Source};
+use crate::expression::Expression;
 use crate::judge::Finding;
 use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results, Unit};
@@ -33,26 +33,26 @@ pub fn conclude(results: &Results, reference: &str) -> Result<Conclusion> {
 /// The file is none.
 pub fn place(mut units: Vec<Unit>, reference: &str) -> Result<Vec<Unit>> {
     let reference = Reference::parse(reference)?;
-    let mut named: Vec<(&str, String)> = Vec::new();
+    let mut named: Vec<(&str, Expression)> = Vec::new();
     for item in &reference.item {
         let all = item.from.iter().chain(item.check.iter().filter_map(|check| check.from.as_ref()));
         for from in all {
             let from = Expression::parse(from).with_context(|| format!("item {}", item.id))?;
-            named.extend(from.sources().map(|source| (item.place.as_str(), source.unit.clone())));
+            named.push((&item.place, from));
         }
     }
     for drawn in &reference.figure {
         for curve in drawn.curve.iter().flat_map(|curve| [&curve.x, &curve.y]).flatten() {
-            named.push((&drawn.place, Source::parse(curve)?.unit));
+            named.push((&drawn.place, Expression::parse(curve)?));
         }
         for (expression, _) in expressions(&drawn.caption)?.iter().filter_map(|part| part.1) {
-            let expression = Expression::parse(expression)?;
-            named.extend(expression.sources().map(|source| (drawn.place.as_str(), source.unit.clone())));
+            named.push((&drawn.place, Expression::parse(expression)?));
         }
     }
     for unit in &mut units {
-        for (place, _) in named.iter().filter(|(_, name)| *name == unit.name) {
-            if !unit.places.iter().any(|known| known == place) {
+        for (place, expression) in &named {
+            let is_named = expression.sources().iter().any(|source| source.is_of(&unit.name));
+            if is_named && !unit.places.iter().any(|known| known == place) {
                 unit.places.push((*place).to_owned());
             }
         }
@@ -120,12 +120,12 @@ fn points(curve: &DrawnCurve, results: &Results) -> Result<Option<Vec<(f64, f64)
         return Ok(Some(curve.points.iter().map(|[x, y]| (*x, *y)).collect()));
     }
     let source =
-        |text: &Option<String>| Source::parse(text.as_deref().context("a curve has points, or x and y")?);
+        |text: &Option<String>| Expression::parse(text.as_deref().context("a curve has points, or x and y")?);
     let (x, y) = (source(&curve.x)?, source(&curve.y)?);
-    if !results.has(&x.unit) || !results.has(&y.unit) {
+    if !x.is_done(results) || !y.is_done(results) {
         return Ok(None);
     }
-    let all = x.values(results)?.into_iter().zip(y.values(results)?);
+    let all = x.rows(results)?.into_iter().zip(y.rows(results)?);
     Ok(Some(all.filter(|(x, y)| x.is_finite() && y.is_finite()).collect()))
 }
 
