@@ -55,7 +55,7 @@ fn all_that_is_timed_is_measured() {
     let paper = Paper { units, ..paper };
     let dir = tempfile::tempdir().expect("a directory");
     let results = done::run(&paper, dir.path(), 1, &[], usize::MAX).0.expect("all of it");
-    let findings = (paper.conclude)(&results).expect("a conclusion").findings;
+    let findings = paper.conclude(&results).expect("a conclusion").findings;
     for item in timed() {
         let finding = findings.iter().find(|finding| finding.id == item.id).expect("it was found");
         let Ours::Figures(figures) = &finding.ours else { panic!("{} is a value", item.id) };
