@@ -1,11 +1,11 @@
-//! Conclusions from the units of a paper whose file has them: where each value and each checked
-//! figure comes from, and which curves a figure has. It says with that which units a place needs.
+//! Conclusions from the units of a paper. Its file says where each value and each checked figure
+//! comes from, and which curves a figure has; and with that, which units a place needs.
 
-use crate::expression::{Expression, Source};
+use crate::draw::{self, Taken};
+use crate::expression::Expression;
 use crate::judge::Finding;
-use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results, Unit};
-use crate::reference::{Drawn, DrawnCurve, Item, Reference};
+use crate::reference::{Drawn, Item, Reference};
 use anyhow::{Context, Result};
 
 /// Concludes from the results as a file of published figures says. Items and figures are left out
@@ -33,26 +33,32 @@ pub fn conclude(results: &Results, reference: &str) -> Result<Conclusion> {
 /// The file is none.
 pub fn place(mut units: Vec<Unit>, reference: &str) -> Result<Vec<Unit>> {
     let reference = Reference::parse(reference)?;
-    let mut named: Vec<(&str, String)> = Vec::new();
+    let mut named: Vec<(&str, Expression)> = Vec::new();
     for item in &reference.item {
         let all = item.from.iter().chain(item.check.iter().filter_map(|check| check.from.as_ref()));
         for from in all {
             let from = Expression::parse(from).with_context(|| format!("item {}", item.id))?;
-            named.extend(from.sources().map(|source| (item.place.as_str(), source.unit.clone())));
+            named.push((&item.place, from));
         }
     }
     for drawn in &reference.figure {
-        for curve in drawn.curve.iter().flat_map(|curve| [&curve.x, &curve.y]).flatten() {
-            named.push((&drawn.place, Source::parse(curve)?.unit));
+        let why = || format!("{}{}", drawn.place, drawn.part);
+        for curve in &drawn.curve {
+            let columns = draw::columns(drawn, curve).with_context(why)?;
+            named.extend(columns.into_iter().map(|column| (drawn.place.as_str(), column)));
         }
-        for (expression, _) in expressions(&drawn.caption)?.iter().filter_map(|part| part.1) {
-            let expression = Expression::parse(expression)?;
-            named.extend(expression.sources().map(|source| (drawn.place.as_str(), source.unit.clone())));
+        for text in [&drawn.subtitle, &drawn.caption] {
+            let rows = parts(text).with_context(why)?.into_iter().filter_map(|part| match part {
+                Part::Rows(expression, _) => Some(expression),
+                Part::Words(_) => None,
+            });
+            named.extend(rows.map(|rows| (drawn.place.as_str(), rows)));
         }
     }
     for unit in &mut units {
-        for (place, _) in named.iter().filter(|(_, name)| *name == unit.name) {
-            if !unit.places.iter().any(|known| known == place) {
+        for (place, expression) in &named {
+            let is_named = expression.sources().iter().any(|source| source.is_of(&unit.name));
+            if is_named && !unit.places.iter().any(|known| known == place) {
                 unit.places.push((*place).to_owned());
             }
         }
@@ -79,23 +85,13 @@ fn finding(item: &Item, results: &Results) -> Result<Option<Finding>> {
 }
 
 fn draw(drawn: &Drawn, results: &Results) -> Result<Option<Figure>> {
-    let (mut all, mut missing) = (Vec::new(), Vec::new());
-    for (look, curve) in drawn.curve.iter().enumerate() {
-        let Some(points) = points(curve, results)? else {
-            if !curve.beside {
-                return Ok(None);
-            }
-            missing.push(curve.name.as_str());
-            continue;
-        };
-        all.push(Curve {
-            name: curve.name.clone(),
-            look: curve.look.unwrap_or(look),
-            points,
-            errors: Vec::new(),
-            has_line: curve.line,
-            has_marks: curve.marks,
-        });
+    let (mut taken, mut missing) = (Vec::new(), Vec::new());
+    for (n, curve) in drawn.curve.iter().enumerate() {
+        match Taken::of(drawn, n, results)? {
+            Some(curve) => taken.push(curve),
+            None if curve.beside => missing.push(curve.name.as_str()),
+            None => return Ok(None),
+        }
     }
     let beside = drawn.curve.iter().filter(|curve| curve.beside).count();
     if beside > 0 && missing.len() == beside {
@@ -105,57 +101,48 @@ fn draw(drawn: &Drawn, results: &Results) -> Result<Option<Figure>> {
     if !missing.is_empty() {
         caption.push_str(&format!(" Not measured: {}.", missing.join("; ")));
     }
-    let words = Words { title: &drawn.title, subtitle: &drawn.subtitle, x: &drawn.x, y: &drawn.y };
     Ok(Some(Figure {
-        place: drawn.place.clone().into(),
-        part: drawn.part.clone().into(),
-        picture: curves(&words, drawn.log, drawn.y_max, &all),
+        place: drawn.place.clone(),
+        part: drawn.part.clone(),
+        picture: draw::picture(drawn, &fill(&drawn.subtitle, results)?, &taken),
         caption,
     }))
 }
 
-/// Points of a curve; `None` if a unit was not done that it needs.
-fn points(curve: &DrawnCurve, results: &Results) -> Result<Option<Vec<(f64, f64)>>> {
-    if !curve.points.is_empty() {
-        return Ok(Some(curve.points.iter().map(|[x, y]| (*x, *y)).collect()));
-    }
-    let source =
-        |text: &Option<String>| Source::parse(text.as_deref().context("a curve has points, or x and y")?);
-    let (x, y) = (source(&curve.x)?, source(&curve.y)?);
-    if !results.has(&x.unit) || !results.has(&y.unit) {
-        return Ok(None);
-    }
-    let all = x.values(results)?.into_iter().zip(y.values(results)?);
-    Ok(Some(all.filter(|(x, y)| x.is_finite() && y.is_finite()).collect()))
-}
-
-/// A caption, with the value of each expression in braces, to the digits behind the bar:
-/// `{one:kbps|0}`.
-fn fill(caption: &str, results: &Results) -> Result<String> {
+/// A text in which each expression has its rows, to the digits behind the bar: `{one:kbps|0}`.
+fn fill(text: &str, results: &Results) -> Result<String> {
     let mut filled = String::new();
-    for (text, expression) in expressions(caption)? {
-        filled.push_str(text);
-        if let Some((expression, digits)) = expression {
-            let value = Expression::parse(expression)?.value(results)?;
-            filled.push_str(&format!("{value:.digits$}"));
+    for part in parts(text)? {
+        match part {
+            Part::Words(words) => filled.push_str(words),
+            Part::Rows(expression, digits) => {
+                let rows = expression.rows(results)?;
+                let rows: Vec<String> = rows.iter().map(|row| format!("{row:.digits$}")).collect();
+                filled.push_str(&rows.join(", "));
+            }
         }
     }
     Ok(filled)
 }
 
-/// The expressions of a caption with their digits, each behind the text before it.
-#[allow(clippy::type_complexity, reason = "read in two places only")]
-fn expressions(caption: &str) -> Result<Vec<(&str, Option<(&str, usize)>)>> {
+/// A part of a text.
+enum Part<'a> {
+    Words(&'a str),
+    /// An expression in braces, and how many digits behind the point its rows have.
+    Rows(Expression, usize),
+}
+
+fn parts(text: &str) -> Result<Vec<Part<'_>>> {
     let mut parts = Vec::new();
-    let mut rest = caption;
-    while let Some((text, tail)) = rest.split_once('{') {
-        let (expression, tail) = tail.split_once('}').context("a caption has a brace that does not end")?;
+    let mut rest = text;
+    while let Some((words, tail)) = rest.split_once('{') {
+        let (expression, tail) = tail.split_once('}').context("a text has a brace that does not end")?;
         let (expression, digits) = expression.split_once('|').unwrap_or((expression, "0"));
         let digits = digits.parse().with_context(|| format!("digits: `{digits}`"))?;
-        parts.push((text, Some((expression, digits))));
+        parts.extend([Part::Words(words), Part::Rows(Expression::parse(expression)?, digits)]);
         rest = tail;
     }
-    parts.push((rest, None));
+    parts.push(Part::Words(rest));
     Ok(parts)
 }
 
@@ -163,6 +150,7 @@ fn expressions(caption: &str) -> Result<Vec<(&str, Option<(&str, usize)>)>> {
 mod tests {
     use super::*;
     use crate::paper::Series;
+    use uts_plot::svg::Mark;
 
     const FILE: &str = r#"
         paper = "A. Uthor, 1985"
@@ -199,7 +187,7 @@ mod tests {
     /// A unit is for the places whose items and figures name it.
     #[test]
     fn a_place_needs_the_units_that_its_items_name() {
-        let units = ["one", "other", "third"].map(|name| Unit::new(name, [], || Ok(Series::new())));
+        let units = ["one", "other", "third"].map(|name| Unit::new(name, || Ok(Series::new())));
         let units = place(units.into(), FILE).expect("a good file");
         let places: Vec<Vec<String>> = units.into_iter().map(|unit| unit.places).collect();
         assert_eq!(places, [vec!["table 1", "figure 1"], vec!["table 2"], vec![]]);
@@ -220,6 +208,71 @@ mod tests {
         let figures = conclude(&results, &file).expect("a conclusion").figures;
         assert_eq!(figures[0].caption, "At 4.1 of 4. Not measured: b.");
         assert_eq!(figures[0].picture.legend.len(), 3);
+    }
+
+    /// Points with intervals, sequences with time-outs and time lines are of columns as well.
+    #[test]
+    fn each_kind_of_figure_is_drawn_of_columns() {
+        let head = |kind: &str| {
+            format!(
+                "{FILE}\n[[figure]]\nplace = \"figure 2\"\ntitle = \"t\"\nx = \"x\"\nsubtitle = \"of {{one:x|1}}\"\n\
+                 caption = \"c\"\n{kind}"
+            )
+        };
+        let columns = [
+            ("x", vec![4.1]),
+            ("t-at", vec![1.0, 2.0, 3.0, 25.0]),
+            ("t-packet", vec![1.0, 2.0, 1.0, 3.0]),
+            ("t-repeats", vec![0.0, 0.0, 1.0, 0.0]),
+            ("t-sample-at", vec![2.0]),
+            ("t-sample", vec![0.5]),
+            ("t-timeout-at", vec![2.0, 3.0]),
+            ("t-timeout", vec![1.0, 2.0]),
+            ("t-done", vec![]),
+            ("w-lane", vec![0.0, 1.0]),
+            ("w-begin", vec![0.0, 1.0]),
+            ("w-end", vec![1.0, 3.0]),
+        ];
+        let series = columns.into_iter().map(|(name, column)| (name.to_owned(), column)).collect();
+        let results = Results([("one".to_owned(), series)].into());
+        let draw = |kind: &str| {
+            let conclusion = conclude(&results, &head(kind));
+            conclusion.map(|mut conclusion| conclusion.figures.pop().expect("a figure").picture)
+        };
+        let curve = "curve = [{ name = \"a\", x = \"one:t-at\", y = \"one:t-packet\", error = \"one:t-packet / 2\" }]";
+        let picture = draw(curve).expect("curves");
+        assert_eq!(picture.subtitle, "of 4.1");
+        let halves: Vec<f64> = picture.panels[0]
+            .marks
+            .iter()
+            .filter_map(|mark| match mark {
+                Mark::Interval { low, high, .. } => Some((high - low) / 2.0),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(halves, [0.5, 1.0, 0.5, 1.5]);
+        let of = |name: &str| format!("curve = [{{ name = \"a\", of = \"one:{name}\" }}]");
+        let picture =
+            draw(&format!("kind = \"sequence\"\ny = \"y\"\nx_max = 20\ntimeouts = true\n{}", of("t")))
+                .expect("a sequence");
+        let dots: Vec<usize> = picture.panels[0]
+            .marks
+            .iter()
+            .filter_map(|mark| match mark {
+                Mark::Dots { points, .. } => Some(points.len()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(dots, [2, 1], "sent and sent again, up to the end of the axis");
+        let Some(Mark::Line { points, .. }) = picture.panels[1].marks.last() else { panic!("a time-out") };
+        assert_eq!(points, &[(2.0, 1.0), (3.0, 2.0), (20.0, 2.0)], "the last holds until the end");
+        let picture =
+            draw(&format!("kind = \"time-line\"\nlane = [\"l\", \"m\"]\n{}", of("w"))).expect("a time line");
+        let bars: Vec<usize> = picture.panels.iter().map(|panel| panel.marks.len()).collect();
+        assert_eq!(bars, [1, 1]);
+        let uneven = curve.replace("one:t-at", "one:t-sample-at");
+        let error = format!("{:#}", draw(&uneven).map(drop).expect_err("uneven"));
+        assert_eq!(error, "figure 2: the curve a: its columns have not as many rows");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! * [`tiger`]: Viswanath, "TCP Performance Evaluation Using TIGER Network Testbed", 1999.
 //! * [`tcp`]: a TCP of the nineties; [`engine`]: the engine, as senders of their transfers.
 //! * [`beside`]: measurements of the laboratory, to be drawn beside a paper's.
-//! * [`data`]: what follows for a paper whose file says it; [`expression`]: how it says it.
+//! * [`data`]: what follows for a paper, as its file says; [`expression`]: how it says it.
 //! * [`page`]: the report.
 //!
 //! Everything happens in virtual time, but for what is timed. The same seed gives the same bytes on
@@ -23,6 +23,7 @@ mod average;
 pub mod beside;
 pub mod blast;
 pub mod data;
+mod draw;
 pub mod engine;
 pub mod expression;
 pub mod judge;

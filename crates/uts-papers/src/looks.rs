@@ -1,4 +1,4 @@
-//! Colours, and pictures of lines.
+//! Colours, and pictures: curves, sequences of packets, time lines.
 
 use uts_plot::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, Scale, Shape, Swatch};
 
@@ -19,6 +19,10 @@ const SHAPES: [Shape; 6] =
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
+/// Of the time-outs below a sequence.
+const LOW: f64 = 120.0;
+/// Of a packet.
+const DOT: f64 = 1.5;
 
 /// The look of the n-th curve: colour, dash and mark, so that no two are alike without colour.
 pub fn look(n: usize) -> Look {
@@ -26,27 +30,23 @@ pub fn look(n: usize) -> Look {
     Look { ink: INKS[of], dash: DASHES[of], shape: SHAPES[of], width: 1.6 }
 }
 
+/// Points, from left to right.
+pub type Points = Vec<(f64, f64)>;
+
 /// A curve of a picture.
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
     /// Which look it has.
     pub look: usize,
-    /// Where it goes, from left to right.
-    pub points: Vec<(f64, f64)>,
+    /// Where it goes.
+    pub points: Points,
     /// Half the width of the interval around each point, where one is known.
     pub errors: Vec<f64>,
     /// A line runs through its points.
     pub has_line: bool,
     /// Its points are marked.
     pub has_marks: bool,
-}
-
-impl Curve {
-    /// A line that is marked at its points.
-    pub fn marked(name: impl Into<String>, look: usize, points: Vec<(f64, f64)>) -> Self {
-        Curve { name: name.into(), look, points, errors: Vec::new(), has_line: true, has_marks: true }
-    }
 }
 
 /// Words of a picture.
@@ -59,6 +59,23 @@ pub struct Words<'a> {
     pub x: &'a str,
     /// The vertical axis.
     pub y: &'a str,
+}
+
+fn picture(words: &Words<'_>, legend: Vec<Entry>, x: Scale, panels: Vec<Panel>) -> Picture {
+    let description = match words.y {
+        "" => words.title.to_owned(),
+        y => format!("{y} over {}: {}", words.x, words.title),
+    };
+    Picture {
+        title: words.title.to_owned(),
+        subtitle: words.subtitle.to_owned(),
+        description,
+        legend,
+        x: Axis { label: words.x.to_owned(), scale: x },
+        panels,
+        numbered: Vec::new(),
+        width: WIDTH,
+    }
 }
 
 /// A picture of curves over a logarithmic or a linear axis; the vertical one is cut at `y_max`.
@@ -108,20 +125,69 @@ pub fn curves(words: &Words<'_>, is_log: bool, y_max: Option<f64>, curves: &[Cur
         _ => Swatch::Mark,
     };
     let entry = |c: &Curve| Entry { label: c.name.clone(), look: look(c.look), swatch: swatch(c) };
-    Picture {
-        title: words.title.to_owned(),
-        subtitle: words.subtitle.to_owned(),
-        description: format!("{} over {}: {}", words.y, words.x, words.title),
-        legend: curves.iter().map(entry).collect(),
-        x: Axis { label: words.x.to_owned(), scale: x },
-        panels: vec![Panel {
-            y: Axis { label: words.y.to_owned(), scale: Scale::linear_up_to(ys, true, most) },
-            marks,
-            height: HEIGHT,
-        }],
-        numbered: Vec::new(),
-        width: WIDTH,
+    let y = Axis { label: words.y.to_owned(), scale: Scale::linear_up_to(ys, true, most) };
+    picture(words, curves.iter().map(entry).collect(), x, vec![Panel { y, marks, height: HEIGHT }])
+}
+
+/// A transfer of a sequence.
+pub struct Transfer {
+    /// Its name in the legend; empty for the only one.
+    pub name: String,
+    /// Packets that are sent for the first time, and those that are sent again: when, and which.
+    pub packets: [Points; 2],
+    /// Round trips that were measured, and the time-out as it changes, to its end: when, and how
+    /// long.
+    pub times: Option<[Points; 2]>,
+}
+
+/// A picture of packets against time, repeats in another colour; below it the round trips and the
+/// time-outs that transfers have.
+pub fn sequence(words: &Words<'_>, x_max: Option<f64>, transfers: &[Transfer]) -> Picture {
+    let (mut marks, mut legend) = (Vec::new(), Vec::new());
+    for (n, transfer) in transfers.iter().enumerate() {
+        for (again, points) in transfer.packets.iter().enumerate() {
+            // A transfer's own colours: blue with orange, green with purple.
+            let look = Look { ink: INKS[2 * n + again], dash: "", shape: Shape::Circle, width: 3.0 };
+            let what = ["sent", "sent again"][again];
+            let name = &transfer.name;
+            let label = if name.is_empty() { what.to_owned() } else { format!("{name}, {what}") };
+            legend.extend((!points.is_empty()).then_some(Entry { label, look, swatch: Swatch::Mark }));
+            marks.push(Mark::Dots { points: points.clone(), look, size: DOT });
+        }
     }
+    let points = || transfers.iter().flat_map(|transfer| transfer.packets.iter().flatten());
+    let scale = Scale::linear(points().map(|(_, packet)| *packet), true);
+    let y = Axis { label: words.y.to_owned(), scale };
+    let x = match x_max {
+        Some(end) => Scale::between(0.0, end),
+        None => Scale::linear(points().map(|(at, _)| *at), true),
+    };
+    let mut panels = vec![Panel { y, marks, height: HEIGHT }];
+    let times: Vec<&[Points; 2]> = transfers.iter().filter_map(|transfer| transfer.times.as_ref()).collect();
+    if !times.is_empty() {
+        let (panel, entries) = timeouts(&times);
+        panels.push(panel);
+        legend.extend(entries);
+    }
+    picture(words, legend, x, panels)
+}
+
+/// Samples of the round trip, and the time-out beside them.
+fn timeouts(times: &[&[Points; 2]]) -> (Panel, [Entry; 2]) {
+    let sample = Look { ink: INKS[2], dash: "", shape: Shape::Cross, width: 1.0 };
+    let timeout = Look { dash: "", ..look(5) };
+    let mut marks = Vec::new();
+    for [samples, line] in times {
+        marks.push(Mark::Dots { points: samples.clone(), look: sample, size: 2.0 });
+        marks.push(Mark::Line { points: line.clone(), look: timeout, stepped: true });
+    }
+    let values = times.iter().flat_map(|times| times.iter().flatten()).map(|(_, value)| *value);
+    let y = Axis { label: "seconds".to_owned(), scale: Scale::linear(values, true) };
+    let entries = [
+        Entry { label: "round trip measured".to_owned(), look: sample, swatch: Swatch::Mark },
+        Entry { label: "time-out".to_owned(), look: timeout, swatch: Swatch::Line },
+    ];
+    (Panel { y, marks, height: LOW }, entries)
 }
 
 /// A stretch of time in a lane of a time line.
@@ -137,9 +203,9 @@ pub struct Stretch {
 }
 
 /// A time line of lanes, one below the other.
-pub fn time_line(words: &Words<'_>, lanes: &[&str], kinds: &[&str], stretches: &[Stretch]) -> Picture {
+pub fn time_line(words: &Words<'_>, lanes: &[String], kinds: &[&str], stretches: &[Stretch]) -> Picture {
     let x = Scale::linear(stretches.iter().map(|s| s.end), true);
-    let panel = |(lane, name): (usize, &&str)| {
+    let panel = |(lane, name): (usize, &String)| {
         let marks = stretches.iter().filter(|s| s.lane == lane).map(|s| Mark::Bar {
             from: s.begin,
             to: s.end,
@@ -148,7 +214,7 @@ pub fn time_line(words: &Words<'_>, lanes: &[&str], kinds: &[&str], stretches: &
             hint: format!("{} {:.2} to {:.2} ms", kinds.get(s.look).unwrap_or(&""), s.begin, s.end),
         });
         Panel {
-            y: Axis { label: String::new(), scale: Scale::Ordinal(vec![(*name).to_owned()]) },
+            y: Axis { label: String::new(), scale: Scale::Ordinal(vec![name.clone()]) },
             marks: marks.collect(),
             height: 34.0,
         }
@@ -158,14 +224,6 @@ pub fn time_line(words: &Words<'_>, lanes: &[&str], kinds: &[&str], stretches: &
         look: Look { dash: "", ..look(n) },
         swatch: Swatch::Bar,
     };
-    Picture {
-        title: words.title.to_owned(),
-        subtitle: words.subtitle.to_owned(),
-        description: words.title.to_owned(),
-        legend: kinds.iter().enumerate().map(entry).collect(),
-        x: Axis { label: words.x.to_owned(), scale: x },
-        panels: lanes.iter().enumerate().map(panel).collect(),
-        numbered: Vec::new(),
-        width: WIDTH,
-    }
+    let legend = kinds.iter().enumerate().map(entry).collect();
+    picture(words, legend, x, lanes.iter().enumerate().map(panel).collect())
 }

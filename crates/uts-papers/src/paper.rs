@@ -1,8 +1,8 @@
 //! Papers: units of work, and conclusions that are drawn from them.
 
+use crate::data;
 use crate::judge::Finding;
 use anyhow::{Context, Result};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use uts_plot::svg::Picture;
 
@@ -22,8 +22,22 @@ pub struct Paper {
     pub reference: &'static str,
     /// Units that are to be done, in the order in which they begin.
     pub units: Vec<Unit>,
-    /// Draws the conclusion. Places whose units were not done are left out.
-    pub conclude: fn(&Results) -> Result<Conclusion>,
+}
+
+impl Paper {
+    /// A paper whose file says which of its places need which units.
+    pub fn new(name: &'static str, reference: &'static str, units: Vec<Unit>) -> Self {
+        // A file that cannot be read is told as the paper is judged.
+        Paper { name, reference, units: data::place(units, reference).unwrap_or_default() }
+    }
+
+    /// Draws the conclusion. Items and figures whose units were not done are left out.
+    ///
+    /// # Errors
+    /// As [`data::conclude`].
+    pub fn conclude(&self, results: &Results) -> Result<Conclusion> {
+        data::conclude(results, self.reference)
+    }
 }
 
 /// A piece of work that one core does. All that is random in it follows from its name, and so does
@@ -41,19 +55,14 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit.
-    pub fn new(
-        name: impl Into<String>,
-        places: impl Into<Vec<&'static str>>,
-        work: impl Fn() -> Result<Series> + Send + Sync + 'static,
-    ) -> Self {
-        let places = places.into().into_iter().map(str::to_owned).collect();
-        Unit { name: name.into(), places, is_timed: false, work: Box::new(work) }
+    /// A unit of no place yet.
+    pub fn new(name: impl Into<String>, work: impl Fn() -> Result<Series> + Send + Sync + 'static) -> Self {
+        Unit { name: name.into(), places: Vec::new(), is_timed: false, work: Box::new(work) }
     }
 
-    /// A unit of no place yet that reads the clock of the machine.
+    /// The same that reads the clock of the machine.
     pub fn timed(name: impl Into<String>, work: impl Fn() -> Result<Series> + Send + Sync + 'static) -> Self {
-        Unit { is_timed: true, ..Unit::new(name, [], work) }
+        Unit { is_timed: true, ..Unit::new(name, work) }
     }
 }
 
@@ -62,11 +71,6 @@ impl Unit {
 pub struct Results(pub BTreeMap<String, Series>);
 
 impl Results {
-    /// True if a unit was done.
-    pub fn has(&self, unit: &str) -> bool {
-        self.0.contains_key(unit)
-    }
-
     /// A column of a unit.
     ///
     /// # Errors
@@ -76,31 +80,7 @@ impl Results {
         let column = series.get(column).with_context(|| format!("{unit} has no column {column}"))?;
         Ok(column)
     }
-
-    /// The only value of a column.
-    ///
-    /// # Errors
-    /// As [`Results::column`]; or it is empty.
-    pub fn value(&self, unit: &str, column: &str) -> Result<f64> {
-        let value = self.column(unit, column)?.first();
-        value.copied().with_context(|| format!("{unit}: the column {column} is empty"))
-    }
-
-    /// Draws the conclusion from each of these units that was done.
-    ///
-    /// # Errors
-    /// The first part's that fails, with the name of its unit.
-    pub fn conclude(&self, parts: &[(&str, Part)]) -> Result<Conclusion> {
-        let mut conclusion = Conclusion::default();
-        for (unit, part) in parts.iter().filter(|(unit, _)| self.has(unit)) {
-            part(self, &mut conclusion).with_context(|| format!("what follows from {unit}"))?;
-        }
-        Ok(conclusion)
-    }
 }
-
-/// Adds what follows from a unit.
-pub type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 
 /// Conclusion from the results.
 #[derive(Default)]
@@ -114,9 +94,9 @@ pub struct Conclusion {
 /// A picture, with where it is in the paper.
 pub struct Figure {
     /// As `figure 5`.
-    pub place: Cow<'static, str>,
+    pub place: String,
     /// Which of several of that place it is, as `a`; empty for the only one.
-    pub part: Cow<'static, str>,
+    pub part: String,
     /// The picture.
     pub picture: Picture,
     /// The text below it.

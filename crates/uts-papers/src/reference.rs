@@ -23,7 +23,7 @@ pub struct Reference {
     pub basis: BTreeMap<String, String>,
     /// Items that are judged, in the order of the report.
     pub item: Vec<Item>,
-    /// Pictures, where no program draws them.
+    /// Pictures.
     #[serde(default)]
     pub figure: Vec<Drawn>,
 }
@@ -37,24 +37,52 @@ pub struct Drawn {
     /// Which of several of that place it is.
     #[serde(default)]
     pub part: String,
+    /// Its kind.
+    #[serde(default)]
+    pub kind: Kind,
     /// Its title.
     pub title: String,
-    /// Below it.
+    /// Below it; values in braces, as [`crate::data`] has them.
     #[serde(default)]
     pub subtitle: String,
     /// The horizontal axis.
     pub x: String,
     /// The vertical axis.
+    #[serde(default)]
     pub y: String,
     /// True if the horizontal axis is logarithmic.
     #[serde(default)]
     pub log: bool,
+    /// End of the horizontal axis of a sequence.
+    pub x_max: Option<f64>,
     /// End of the vertical axis.
     pub y_max: Option<f64>,
-    /// The text below it; values in braces, as [`crate::data`] has them.
+    /// Lanes of a time line, from the top.
+    #[serde(default)]
+    pub lane: Vec<String>,
+    /// True if a sequence has its round trips and time-outs below it.
+    #[serde(default)]
+    pub timeouts: bool,
+    /// The text below it; values in braces, too.
     pub caption: String,
     /// Its curves.
     pub curve: Vec<DrawnCurve>,
+}
+
+/// Kind of a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Curves over an axis.
+    #[default]
+    Curves,
+    /// Packets against time; each curve a transfer. Of its unit it takes `at`, `packet` and
+    /// `repeats`, which is above 0 where the packet was sent before; with time-outs `sample-at` and
+    /// `sample`, `timeout-at` and `timeout`, and `done`.
+    Sequence,
+    /// Work in lanes; each curve a kind of work. Of its unit it takes `lane` from 0, `begin` and
+    /// `end`.
+    TimeLine,
 }
 
 /// A curve of a figure: columns, or points that were published.
@@ -67,6 +95,10 @@ pub struct DrawnCurve {
     pub x: Option<String>,
     /// See there.
     pub y: Option<String>,
+    /// Half the width of the interval around each point, in the same way.
+    pub error: Option<String>,
+    /// `UNIT:NAME` of a sequence or a time line: its columns are called `NAME-at` and so on.
+    pub of: Option<String>,
     /// Points, instead of columns.
     #[serde(default)]
     pub points: Vec<[f64; 2]>,
@@ -113,7 +145,7 @@ pub struct Item {
     /// The unit of the value; empty for a number.
     #[serde(default)]
     pub unit: String,
-    /// Origin of ours, as [`crate::expression`] has it, if a program does not say it.
+    /// Origin of ours, as [`crate::expression`] has it; without, nothing is found for it.
     pub from: Option<String>,
     /// The kind of figure: how far from the published value ours may be.
     pub tolerance: Option<String>,
@@ -153,7 +185,7 @@ pub struct Check {
     pub max: Option<f64>,
     /// Ours.
     pub ours: f64,
-    /// Origin of ours, as [`crate::expression`] has it, if a program does not say it.
+    /// Origin of ours, as [`crate::expression`] has it; without, nothing is found for it.
     pub from: Option<String>,
 }
 
@@ -223,6 +255,9 @@ impl Reference {
             ensure!(names.insert(&item.id), "item {}: another item has this name", item.id);
             reference.check(item).with_context(|| format!("item {}", item.id))?;
         }
+        for drawn in &reference.figure {
+            check_figure(drawn).with_context(|| format!("{}{}", drawn.place, drawn.part))?;
+        }
         Ok(reference)
     }
 
@@ -286,6 +321,26 @@ fn check_statement(item: &Item) -> Result<()> {
         (true, true) => bail!("ours is within the bounds, which does not differ"),
         _ => Ok(()),
     }
+}
+
+fn check_figure(drawn: &Drawn) -> Result<()> {
+    let is = |kind| drawn.kind == kind;
+    ensure!(is(Kind::Curves) || (!drawn.log && drawn.y_max.is_none()), "log and y_max are for curves");
+    ensure!(
+        is(Kind::Sequence) || (!drawn.timeouts && drawn.x_max.is_none()),
+        "timeouts and x_max: a sequence's"
+    );
+    ensure!(is(Kind::TimeLine) != drawn.lane.is_empty(), "a time line has lanes, and nothing else has");
+    for DrawnCurve { name, x, y, error, of, points, .. } in &drawn.curve {
+        let said = (x.is_some(), y.is_some(), error.is_some(), of.is_some(), !points.is_empty());
+        match (drawn.kind, said) {
+            (Kind::Curves, (true, true, _, false, false) | (false, false, false, false, true)) => {}
+            (Kind::Curves, _) => bail!("the curve {name}: expected either x and y, or points"),
+            (_, (false, false, false, true, false)) => {}
+            _ => bail!("the curve {name}: expected `of` alone"),
+        }
+    }
+    Ok(())
 }
 
 /// True if a place in a paper is meant by `5`, `figure5` or `table 1`; a number alone is a
@@ -354,6 +409,36 @@ mod tests {
             assert!(error.contains(expected), "{item}: {error}");
         }
         assert!(Reference::parse(&file(&format!("differs = \"y\"\n{known}"))).is_ok());
+    }
+
+    #[test]
+    fn a_figure_has_what_its_kind_needs() {
+        let figure = |lines: &str| {
+            let head = "[[figure]]\nplace = \"figure 1\"\ntitle = \"t\"\nx = \"x\"\ncaption = \"c\"";
+            Reference::parse(&file(&format!("{CHECK}\n{head}\n{lines}")))
+        };
+        let [points, of] =
+            ["points = [[1, 2]]", "of = \"u:n\""].map(|said| format!("curve = [{{ name = \"a\", {said} }}]"));
+        for good in [
+            points.clone(),
+            format!("log = true\n{points}"),
+            points.replace("points = [[1, 2]]", "x = \"u:a\", y = \"u:b\", error = \"u:c\""),
+            format!("kind = \"sequence\"\ntimeouts = true\n{of}"),
+            format!("kind = \"time-line\"\nlane = [\"l\"]\n{of}"),
+        ] {
+            figure(&good).expect(&good);
+        }
+        for (bad, expected) in [
+            (of.clone(), "figure 1: the curve a: expected either x and y, or points"),
+            (points.replace("points = [[1, 2]]", "x = \"u:a\""), "expected either x and y"),
+            (format!("kind = \"sequence\"\n{points}"), "the curve a: expected `of` alone"),
+            (format!("kind = \"sequence\"\nlog = true\n{of}"), "log and y_max are for curves"),
+            (format!("timeouts = true\n{points}"), "timeouts and x_max: a sequence's"),
+            (format!("kind = \"time-line\"\n{of}"), "a time line has lanes"),
+        ] {
+            let error = format!("{:#}", figure(&bad).expect_err(&bad));
+            assert!(error.contains(expected), "{bad}: {error}");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn reproduce(paper: &Paper, arguments: &Arguments, stop: &AtomicBool) -> Result<
         let beside = beside::read(dir).with_context(|| format!("--beside {}", dir.display()))?;
         results.0.extend(beside.0);
     }
-    let conclusion = (paper.conclude)(&results)?;
+    let conclusion = paper.conclude(&results)?;
     let is_wanted =
         |place: &str| arguments.figure.is_empty() || arguments.figure.iter().any(|by| is_meant(place, by));
     // A unit may be for more places than were asked for.

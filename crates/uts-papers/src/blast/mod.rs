@@ -3,10 +3,10 @@
 //! * [`formulas`]: the paper's, and those that they must be;
 //! * [`protocol`]: stop-and-wait, sliding window and four blasts between simulated hosts;
 //! * [`kernel`]: many blasts with losses, without the hosts;
-//! * [`engine`]: the same moves by the engine;
-//! * `conclude`: what follows for the paper's tables and figures.
+//! * [`engine`]: the same moves by the engine.
+//!
+//! Conclusions from the units are in `reference/blast.toml`.
 
-mod conclude;
 pub mod engine;
 pub mod formulas;
 pub mod kernel;
@@ -92,40 +92,32 @@ fn ms(time: Duration) -> f64 {
 /// The paper with all its units.
 pub fn paper() -> Paper {
     let mut units = vec![
-        Unit::new("tables", ["table 1", "table 2", "table 3", "section 2.1"], tables),
-        Unit::new("lines", ["figure 3"], time_lines),
-        Unit::new("formulas", ["figure 4", "section 2.1"], against_formulas),
-        Unit::new("pieces", ["section 3.1"], pieces),
+        Unit::new("tables", tables),
+        Unit::new("lines", time_lines),
+        Unit::new("formulas", against_formulas),
+        Unit::new("expected", expected),
+        Unit::new("pieces", pieces),
+        Unit::new("saw", stop_and_wait),
     ];
     for (n, tr) in REPEATS_MS.into_iter().enumerate() {
-        units.push(Unit::new(format!("full-{n}"), ["figure 5", "figure 6"], move || {
-            estimates(Strategy::Full, tr, 10 + n as u64)
-        }));
-    }
-    for (n, strategy) in Strategy::ALL.into_iter().enumerate().skip(1) {
-        let work = move || estimates(strategy, TR_MS, 20 + n as u64);
-        units.push(Unit::new(format!("strategy-{n}"), ["figure 6"], work));
-    }
-    units.push(Unit::new("saw", ["figure 5"], stop_and_wait));
-    for (n, strategy) in Strategy::ALL.into_iter().enumerate() {
-        units.push(Unit::new(format!("tr-{n}"), ["figure 6"], move || over_tr(strategy, 40 + n as u64)));
+        units.push(Unit::new(format!("full-{n}"), move || estimates(Strategy::Full, tr, 10 + n as u64)));
     }
     for (n, strategy) in Strategy::ALL.into_iter().enumerate() {
-        units.push(Unit::new(format!("hosts-{n}"), ["figure 6"], move || through_hosts(strategy)));
+        if strategy != Strategy::Full {
+            let work = move || estimates(strategy, TR_MS, 20 + n as u64);
+            units.push(Unit::new(format!("strategy-{n}"), work));
+        }
+        units.push(Unit::new(format!("tr-{n}"), move || over_tr(strategy, 40 + n as u64)));
+        units.push(Unit::new(format!("hosts-{n}"), move || through_hosts(strategy)));
     }
     for strategy in 1..=4 {
-        units.push(Unit::new(format!("today-{strategy}"), ["today"], move || today(strategy)));
+        units.push(Unit::new(format!("today-{strategy}"), move || today(strategy)));
     }
-    Paper {
-        name: "blast",
-        reference: include_str!("../../reference/blast.toml"),
-        units,
-        conclude: conclude::conclude,
-    }
+    Paper::new("blast", include_str!("../../reference/blast.toml"), units)
 }
 
 fn tables() -> Result<Series> {
-    let mut series = Series::new();
+    let mut series = Series::from([("packets".into(), SIZES.map(f64::from).to_vec())]);
     let modes = [Mode::StopAndWait, Mode::SlidingWindow, Mode::Blast(Strategy::Full)];
     for (machine, times) in [("standalone", STANDALONE), ("v", V_KERNEL)] {
         let latency = if machine == "v" { Duration::ZERO } else { LATENCY };
@@ -145,12 +137,14 @@ fn tables() -> Result<Series> {
     let done = Transfer::new(Mode::StopAndWait, 1, costs(&STANDALONE, 1, LATENCY)).run(1)?;
     let mut parts: Vec<_> = done.work.into_iter().flatten().filter(|w| w.kind != WorkKind::Receive).collect();
     parts.sort_by_key(|work| work.end);
-    series.insert("parts".into(), parts.iter().map(|work| ms(work.end.since(work.begin))).collect());
-    series.insert("exchange".into(), vec![ms(done.elapsed)]);
+    let names = ["copy-in", "transmit", "copy-out", "ack-copy-in", "ack-transmit", "ack-copy-out"];
+    push(&mut series, names.into_iter().zip(parts.iter().map(|work| ms(work.end.since(work.begin)))));
+    push(&mut series, [("exchange", ms(done.elapsed))]);
     Ok(series)
 }
 
-/// The four pictures of figure 3, as columns of stretches.
+/// The four pictures of figure 3, as columns of stretches; and how long both processors copy at
+/// once.
 fn time_lines() -> Result<Series> {
     let blast = Mode::Blast(Strategy::Full);
     let mut series = Series::new();
@@ -158,26 +152,29 @@ fn time_lines() -> Result<Series> {
         [("a", Mode::StopAndWait, 1), ("b", blast, 1), ("c", Mode::SlidingWindow, 1), ("d", blast, 2)]
     {
         let done = Transfer::new(mode, 3, costs(&STANDALONE, buffers, Duration::ZERO)).run(1)?;
-        let mut columns = [const { Vec::new() }; 4];
+        let mut copies = [const { Vec::new() }; 2];
         for (host, work) in done.work.iter().enumerate() {
             for piece in work.iter().filter(|piece| piece.kind != WorkKind::Receive) {
                 let is_data = piece.bytes == usize::from(protocol::DATA_BYTES);
+                let kind = if is_data { "data" } else { "ack" };
+                let [begin, end] = [piece.begin, piece.end].map(|at| ms(at.since(uts_functions::Time::ZERO)));
                 let lane = match piece.kind {
                     WorkKind::Transmit => 1,
                     _ => 2 * host,
                 };
-                let row = [
-                    lane as f64,
-                    f64::from(!is_data),
-                    ms(piece.begin.since(uts_functions::Time::ZERO)),
-                    ms(piece.end.since(uts_functions::Time::ZERO)),
-                ];
-                columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+                if lane != 1 {
+                    copies[host].push((begin, end));
+                }
+                for (what, value) in [("lane", lane as f64), ("begin", begin), ("end", end)] {
+                    push(&mut series, [(&*format!("{name}-{kind}-{what}"), value)]);
+                }
             }
         }
-        for (column, what) in columns.into_iter().zip(["lane", "kind", "begin", "end"]) {
-            series.insert(format!("{name}-{what}"), column);
-        }
+        let [sender, receiver] = &copies;
+        let pairs = sender.iter().flat_map(|a| receiver.iter().map(move |b| (a, b)));
+        let both: f64 =
+            pairs.map(|(a, b): (&(f64, f64), &(f64, f64))| (a.1.min(b.1) - a.0.max(b.0)).max(0.0)).sum();
+        series.insert(format!("{name}-both"), vec![both]);
         series.insert(format!("{name}-elapsed"), vec![ms(done.elapsed)]);
     }
     Ok(series)
@@ -187,6 +184,17 @@ fn time_lines() -> Result<Series> {
 fn against_formulas() -> Result<Series> {
     let blast = Mode::Blast(Strategy::Full);
     let mut series = Series::new();
+    for n in (1..=protocol::PACKETS_MAX).map(f64::from) {
+        push(
+            &mut series,
+            [
+                ("n", n),
+                ("transmitting", n * STANDALONE.t + STANDALONE.ta),
+                ("sw-published", STANDALONE.sliding_window(n)),
+                ("sw-fits", STANDALONE.sliding_window_fits(n)),
+            ],
+        );
+    }
     // Copies that are longer than a transmission, and shorter.
     let short = Times { c: 0.4, ca: 0.05, ..STANDALONE };
     for (name, mode, buffers, times) in [
@@ -213,9 +221,30 @@ fn against_formulas() -> Result<Series> {
     Ok(series)
 }
 
-/// The estimate of a strategy at each error rate.
+/// The formulas of sections 3.1 and 3.2 over many error rates: with each Tr, by its number.
+fn expected() -> Result<Series> {
+    let mut series = Series::new();
+    let d = f64::from(D);
+    for pn in (0..=100).map(|n| libm::pow(10.0, -6.0 + f64::from(n) / 20.0)) {
+        push(&mut series, [("pn", pn), ("sigma-published", formulas::sigma_published(d, TD_MS, TR_MS, pn))]);
+        for (n, tr) in REPEATS_MS.into_iter().enumerate() {
+            for (name, value) in [
+                ("mean", formulas::expected_blast(d, TD_MS, tr, pn)),
+                ("saw", formulas::expected_stop_and_wait(d, T1_MS, tr, pn)),
+                ("sigma", formulas::sigma_exact(d, TD_MS, tr, pn)),
+            ] {
+                push(&mut series, [(&*format!("{name}-{n}"), value)]);
+            }
+        }
+    }
+    Ok(series)
+}
+
+/// The estimate of a strategy at each error rate, with its standard errors, and what it must be
+/// where a formula says it.
 fn estimates(strategy: Strategy, tr: f64, seed: u64) -> Result<Series> {
     let mut series = Series::new();
+    let d = f64::from(D);
     for (n, pn) in error_rates().into_iter().enumerate() {
         let setting = Setting { strategy, d: D, t1: T1_MS, td: TD_MS, tr, pn };
         let found = kernel::estimate(&setting, FAILURES, seed << 32 | n as u64);
@@ -229,6 +258,14 @@ fn estimates(strategy: Strategy, tr: f64, seed: u64) -> Result<Series> {
                 ("sigma-error", found.sigma_error),
             ],
         );
+        let exact = match strategy {
+            Strategy::Full => {
+                (formulas::expected_blast(d, TD_MS, tr, pn), formulas::sigma_exact(d, TD_MS, tr, pn))
+            }
+            Strategy::FullNak => formulas::exact_nak(d, TD_MS, tr, pn),
+            Strategy::FromFirst | Strategy::Selective => continue,
+        };
+        push(&mut series, [("mean-exact", exact.0), ("sigma-exact", exact.1)]);
     }
     Ok(series)
 }
@@ -250,12 +287,13 @@ fn over_tr(strategy: Strategy, seed: u64) -> Result<Series> {
     for (n, tr) in TRS_MS.into_iter().enumerate() {
         let setting = Setting { strategy, d: D, t1: T1_MS, td: TD_MS, tr, pn: TRS_PN };
         let found = kernel::estimate(&setting, TRS_FAILURES, seed << 32 | n as u64);
-        push(&mut series, [("sigma", found.sigma), ("sigma-error", found.sigma_error)]);
+        push(&mut series, [("tr", tr), ("sigma", found.sigma), ("sigma-error", found.sigma_error)]);
     }
     Ok(series)
 }
 
-/// The same transfers through simulated hosts and by the kernel.
+/// The same transfers through simulated hosts and by the kernel: mean times, and the standard error
+/// of their difference.
 fn through_hosts(strategy: Strategy) -> Result<Series> {
     let costs = costs(&V_KERNEL, 1, Duration::ZERO);
     let error_free = |packets| {
@@ -281,9 +319,8 @@ fn through_hosts(strategy: Strategy) -> Result<Series> {
     let kernel = kernel::estimate(&setting, FAILURES, 30);
     Ok(Series::from([
         ("mean".into(), vec![mean]),
-        ("error".into(), vec![sigma / libm::sqrt(n)]),
         ("kernel".into(), vec![kernel.mean]),
-        ("kernel-error".into(), vec![kernel.mean_error]),
+        ("error".into(), vec![libm::hypot(sigma / libm::sqrt(n), kernel.mean_error)]),
     ]))
 }
 
@@ -298,6 +335,8 @@ fn today(strategy: usize) -> Result<Series> {
         push(
             &mut series,
             [
+                ("kb", (bytes >> 10) as f64),
+                ("rate", bytes as f64 * 8.0 / 1e6 / ms(free.took)),
                 ("free", ms(free.took)),
                 ("packets", free.packets as f64),
                 ("lossy", mean(|moved| ms(moved.took))),
@@ -310,15 +349,17 @@ fn today(strategy: usize) -> Result<Series> {
     Ok(series)
 }
 
-/// The expected time of a very large transfer, broken into blasts (by the formula, which is exact).
+/// The expected time of a very large transfer, broken into blasts (by the formula, which is exact):
+/// at each error rate, by its number.
 fn pieces() -> Result<Series> {
     let mut series = Series::new();
-    for (n, pn) in PIECES_PN.into_iter().enumerate() {
-        let took = PIECES.map(|piece| {
-            let td = V_KERNEL.blast(f64::from(piece));
-            f64::from(LARGE / piece) * formulas::expected_blast(f64::from(piece), td, TR_MS, pn)
-        });
-        series.insert(format!("pn-{n}"), took.to_vec());
+    for piece in PIECES {
+        let (packets, td) = (f64::from(piece), V_KERNEL.blast(f64::from(piece)));
+        push(&mut series, [("piece", packets)]);
+        for (n, pn) in PIECES_PN.into_iter().enumerate() {
+            let took = f64::from(LARGE / piece) * formulas::expected_blast(packets, td, TR_MS, pn);
+            push(&mut series, [(&*format!("pn-{n}"), took)]);
+        }
     }
     Ok(series)
 }

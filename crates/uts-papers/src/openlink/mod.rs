@@ -10,8 +10,7 @@ mod layers;
 pub mod receiver;
 pub mod sender;
 
-use crate::data;
-use crate::paper::{Conclusion, Paper, Results, Series, Unit, push};
+use crate::paper::{Paper, Series, Unit, push};
 use anyhow::{Result, bail};
 use core::time::Duration;
 use receiver::Receiver;
@@ -23,7 +22,6 @@ use uts_sim::network::{Application, Network};
 use uts_sim::packet::{Body, Datagram, Packet};
 use uts_sim::topology::Topology;
 
-const REFERENCE: &str = include_str!("../../reference/openlink.toml");
 const PORT: u16 = 20;
 /// 10 Mbit/s.
 const ETHERNET: &str = "rate=10mbit framing=ethernet mtu=1512";
@@ -115,21 +113,15 @@ pub fn paper() -> Paper {
     ];
     let units = designs
         .into_iter()
-        .map(|(name, design)| Unit::new(name, [], move || transfer(&design)))
-        .chain([Unit::new("smooth", [], smoothed), Unit::new("grid", [], grid)])
+        .map(|(name, design)| Unit::new(name, move || transfer(&design)))
+        .chain([Unit::new("smooth", smoothed), Unit::new("grid", grid)])
         .chain([
-            Unit::new("three", [], || layers::sweep(false)),
-            Unit::new("one", [], || layers::sweep(true)),
-            Unit::new("work", [], layers::grid),
+            Unit::new("three", || layers::sweep(false)),
+            Unit::new("one", || layers::sweep(true)),
+            Unit::new("work", layers::grid),
         ])
         .collect();
-    // A file that cannot be read is told as the paper is judged.
-    let units = data::place(units, REFERENCE).unwrap_or_default();
-    Paper { name: "openlink", reference: REFERENCE, units, conclude }
-}
-
-fn conclude(results: &Results) -> Result<Conclusion> {
-    data::conclude(results, REFERENCE)
+    Paper::new("openlink", include_str!("../../reference/openlink.toml"), units)
 }
 
 /// The smoothed round trip, where 40 samples of 16 ms follow one of 100.

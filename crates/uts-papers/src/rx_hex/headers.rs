@@ -6,8 +6,7 @@ use super::design::Design;
 use super::protocol::Headers;
 use super::world::{Line, Session, over_line};
 use super::{END, SMALL, seconds};
-use crate::looks::{Curve, Words, curves};
-use crate::paper::{Conclusion, Results, Series};
+use crate::paper::Series;
 use anyhow::{Context, Result};
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
 use rand::{RngExt, SeedableRng};
@@ -17,8 +16,8 @@ use uts_path::compression::rx::{Compressed, Compressor, Sequence};
 use uts_path::compression::{Form, Frame};
 use uts_rx::{Ack, Body, Flags, Header, Packet, Reason, Type};
 
-/// Mean bits of compressed headers, as figure 17 publishes them, in its order.
-const PUBLISHED_BITS: [f64; 13] = [4.0, 12.0, 4.8, 16.0, 2.4, 0.04, 0.99, 0.076, 1.3, 3.4, 0.086, 3.3, 2.8];
+/// Rows of figure 17.
+const ROWS: usize = 13;
 /// Bytes of all headers.
 const WHOLE_BYTES: usize = 56;
 /// Packets of the mix: nearly as many as those of both traces.
@@ -255,11 +254,11 @@ impl Mix {
     }
 }
 
-/// Bits of each of [`PUBLISHED_BITS`] in compressed headers, in the mean; the share of headers that
+/// Bits by the rows of figure 17 in compressed headers, in the mean; the share of headers that
 /// are compressed, and the mean length of all.
 pub(super) fn mix() -> Result<Series> {
     let mut mix = Mix::new();
-    let mut bits = [0.0; PUBLISHED_BITS.len()];
+    let mut bits = [0.0; ROWS];
     let (mut compressed, mut bytes) = (0usize, 0usize);
     for _ in 0..PACKETS {
         let frame = mix.next()?;
@@ -275,6 +274,7 @@ pub(super) fn mix() -> Result<Series> {
     }
     let mean = bits.map(|bits| bits / compressed as f64);
     Ok(Series::from([
+        ("row".into(), (1..=ROWS).map(|row| row as f64).collect()),
         ("bits".into(), mean.to_vec()),
         ("share".into(), vec![compressed as f64 / PACKETS as f64 * 100.0]),
         ("bytes".into(), vec![bytes as f64 / PACKETS as f64]),
@@ -282,7 +282,7 @@ pub(super) fn mix() -> Result<Series> {
 }
 
 /// Bits by the rows of figure 17, whose last has what differences take beyond a byte.
-fn bits_of(headers: &Compressed) -> [f64; PUBLISHED_BITS.len()] {
+fn bits_of(headers: &Compressed) -> [f64; ROWS] {
     let ahead = match headers.sequence {
         Sequence::Ahead(delta) if delta != 1 => Some(delta),
         _ => None,
@@ -324,56 +324,4 @@ pub(super) fn cascade() -> Result<Series> {
         series.insert(format!("{name}-wrong"), vec![stats.restored_wrong as f64]);
     }
     Ok(series)
-}
-
-// ---- conclusions ----
-
-pub(super) fn conclude_rules(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    let of = |column: &str| results.value("rules", column);
-    conclusion.figures("figure15.mask", [("rules whose bits stand where the figure has them", of("bits")?)]);
-    conclusion.figures("figure16.order", [("fields in the figure's order", of("fields")?)]);
-    conclusion.value("section7.unauthenticated", of("plain")?);
-    conclusion.value("section7.authenticated", of("authenticated")?);
-    Ok(())
-}
-
-pub(super) fn conclude_mix(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    let bits = results.column("mix", "bits")?;
-    let total: f64 = bits.iter().sum();
-    conclusion.value("figure17.total", total);
-    let fixed = [0, 1, 3].iter().filter_map(|row| bits.get(*row)).sum();
-    conclusion.figures("figure17.fixed", [("bits of version, mask and checksum", fixed)]);
-    conclusion
-        .figures("section7.compressed", [("headers that are compressed", results.value("mix", "share")?)]);
-    conclusion.value("section7.mean", results.value("mix", "bytes")?);
-    let points = |bits: &[f64]| bits.iter().zip(1..).map(|(bits, row)| (f64::from(row), *bits)).collect();
-    let drawn = [
-        Curve::marked("published", 0, points(&PUBLISHED_BITS)),
-        Curve::marked("a mix of our own", 1, points(bits)),
-    ];
-    let words = Words {
-        title: "Bits of compressed headers, mean",
-        subtitle: "the rows of the figure in their order, from the version to long differences",
-        x: "row",
-        y: "bits",
-    };
-    let caption = format!(
-        "The paper's traces are not there. Its rows add up to {:.1} bits, those of the mix to {total:.1}.",
-        PUBLISHED_BITS.iter().sum::<f64>()
-    );
-    conclusion.draw("figure 17", "", curves(&words, false, None, &drawn), caption);
-    Ok(())
-}
-
-pub(super) fn conclude_cascade(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    let packet_bits = f64::from(SMALL) * 8.0;
-    conclusion.value("section7.lost", results.value("cascade", "compressed")? * packet_bits);
-    conclusion.figures(
-        "section7.lost-beside",
-        [
-            ("repeats without compression", results.value("cascade", "plain")?),
-            ("packets restored wrongly behind it", results.value("cascade", "compressed-wrong")?),
-        ],
-    );
-    Ok(())
 }

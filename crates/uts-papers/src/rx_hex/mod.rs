@@ -6,12 +6,11 @@
 //! * [`engine`]: the engine on the same line;
 //! * `headers`: compressed headers, bit by bit and in a mix of calls;
 //! * `modem`: transfers over modems;
-//! * `session`: a transfer as columns of figures;
-//! * `conclude`: what follows for the paper's figures; `draw`: how they are drawn.
+//! * `session`: a transfer as columns of figures.
+//!
+//! Conclusions from the units are in `reference/rx-hex.toml`.
 
-mod conclude;
 pub mod design;
-mod draw;
 pub mod engine;
 mod headers;
 mod modem;
@@ -20,7 +19,7 @@ pub mod sender;
 mod session;
 pub mod world;
 
-use crate::average::median;
+use crate::average::{mean, median};
 use crate::paper::{Paper, Series, Unit, push};
 use anyhow::{Context, Result};
 use core::time::Duration;
@@ -69,79 +68,57 @@ const ETHERNET_END: Duration = Duration::from_secs(40);
 /// The paper with all its units.
 pub fn paper() -> Paper {
     let mut units = vec![
-        Unit::new("figure-2", ["figure 2"], || alone(Design::fixed(seconds(2))?, LARGE)),
-        Unit::new("figure-3", ["figure 3", "section 8"], || alone(Design::fixed(seconds(2))?, SMALL)),
-        Unit::new("figure-4", ["figure 4"], || alone(Design::fixed(seconds(6))?, SMALL)),
-        Unit::new("figure-5", ["figure 5", "section 1.2", "section 3", "section 7", "section 7.2"], || {
-            alone(Design::fixed(seconds(12))?, SMALL)
-        }),
-        // A packet of 1500 bytes is on the line for 1.6 s, a window for 24 s.
-        Unit::new("window-1500", ["section 3"], || {
-            let line = Line { queue_packets: 1000, ..Line::SLIP };
-            let outcome = one(&line, Design::fixed(seconds(40))?, LARGE)?;
-            let mut series = Series::new();
-            session::insert(&mut series, "first", &outcome);
-            Ok(series)
-        }),
-        Unit::new("figure-6", ["figure 6"], || two(&Design::fixed(seconds(12))?, SECOND_S[0])),
-        Unit::new("delays-2", ["figure 3", "section 8"], || delayed(QUEUE_PACKETS, 2)),
-        Unit::new("delays-6", ["figure 4"], || delayed(QUEUE_PACKETS, 6)),
-        Unit::new("figure-12", ["figure 12"], || alone(Design::hex(Timers::Restarted)?, SMALL)),
-        Unit::new("figure-13", ["figure 13", "section 6"], || {
-            two(&Design::hex(Timers::Restarted)?, SECOND_S[1])
-        }),
-        Unit::new("figure-12-recomputed", ["figure 12"], || alone(Design::hex(Timers::Recomputed)?, SMALL)),
-        Unit::new("engine-3", ["figure 3"], || as_rx(2, None)),
-        Unit::new("engine-4", ["figure 4"], || as_rx(6, None)),
-        Unit::new("engine-5", ["figure 5"], || as_rx(12, None)),
-        Unit::new("engine-6", ["figure 6"], || as_rx(12, Some(seconds(SECOND_S[0])))),
-        Unit::new("knee", ["section 3"], knee),
-        Unit::new("history", ["section 6"], history),
-        Unit::new("slow-start", ["section 6"], || {
-            two(&Design::hex(Timers::Restarted)?.restrained("tahoe")?, SECOND_S[1])
-        }),
-        Unit::new("interactive", ["section 6"], by_engine),
+        Unit::new("figure-2", || alone(Design::fixed(seconds(2))?, LARGE)),
+        Unit::new("figure-3", || alone(Design::fixed(seconds(2))?, SMALL)),
+        Unit::new("figure-4", || alone(Design::fixed(seconds(6))?, SMALL)),
+        Unit::new("figure-5", || alone(Design::fixed(seconds(12))?, SMALL)),
+        Unit::new("window-1500", window_1500),
+        Unit::new("figure-6", || two(&Design::fixed(seconds(12))?, SECOND_S[0])),
+        Unit::new("delays-2", || delayed(QUEUE_PACKETS, 2)),
+        Unit::new("delays-6", || delayed(QUEUE_PACKETS, 6)),
+        Unit::new("figure-12", || alone(Design::hex(Timers::Restarted)?, SMALL)),
+        Unit::new("figure-13", || two(&Design::hex(Timers::Restarted)?, SECOND_S[1])),
+        Unit::new("figure-12-recomputed", || alone(Design::hex(Timers::Recomputed)?, SMALL)),
+        Unit::new("engine-3", || as_rx(2, None)),
+        Unit::new("engine-4", || as_rx(6, None)),
+        Unit::new("engine-5", || as_rx(12, None)),
+        Unit::new("engine-6", || as_rx(12, Some(seconds(SECOND_S[0])))),
+        Unit::new("knee", knee),
+        Unit::new("history", history),
+        Unit::new("slow-start", || two(&Design::hex(Timers::Restarted)?.restrained("tahoe")?, SECOND_S[1])),
+        Unit::new("interactive", by_engine),
+        Unit::new("rules", headers::rules),
+        Unit::new("mix", headers::mix),
+        Unit::new("cascade", headers::cascade),
+        Unit::new("compressions", modem::compressions),
     ];
-    units.push(Unit::new("rules", ["figure 15", "figure 16", "section 7.1"], headers::rules));
-    units.push(Unit::new("mix", ["figure 17", "section 7.1"], headers::mix));
-    units.push(Unit::new("cascade", ["section 7.2"], headers::cascade));
-    units.push(Unit::new("compressions", ["section 8", "figure 18"], modem::compressions));
-    for (name, _, bytes, percent) in modem::FILES {
-        units.push(Unit::new(modem::unit(name), ["figure 18"], move || modem::file(bytes, percent)));
+    for (name, bytes, percent) in modem::FILES {
+        units.push(Unit::new(format!("modem-{name}"), move || modem::file(bytes, percent)));
     }
-    for (figure, deviations, rises_s, timers, samples) in ETHERNET {
-        let suffix = if timers == Timers::Recomputed { "-recomputed" } else { "" };
-        let unit = format!("figure-{}{suffix}", figure.trim_start_matches("figure "));
-        // Figure 8 is judged beside figure 7.
-        let places = if figure == "figure 7" { vec![figure, "figure 8"] } else { vec![figure] };
-        units.push(Unit::new(unit, places, move || {
+    for (name, deviations, rises_s, timers, samples) in ETHERNET {
+        units.push(Unit::new(name, move || {
             let design = Design::adaptive(deviations, ETHERNET_FLOOR, timers, samples)?;
             ethernet(design, rises_s)
         }));
     }
     for queue in QUEUES {
-        units.push(Unit::new(format!("queue-{queue}"), ["section 2"], move || at_queue(queue)));
+        units.push(Unit::new(format!("queue-{queue}"), move || at_queue(queue)));
     }
-    Paper {
-        name: "rx-hex",
-        reference: include_str!("../../reference/rx-hex.toml"),
-        units,
-        conclude: conclude::conclude,
-    }
+    Paper::new("rx-hex", include_str!("../../reference/rx-hex.toml"), units)
 }
 
 /// Figures 7 to 11: deviations in the time-out, when the server becomes slow, and what is asked of
 /// the sender. Time-outs are frozen in figures 7 and 8, which stand before section 4 updates them.
-/// Each later figure is run in both readings of the update.
+/// Each later figure is run in both readings of the update, and so is figure 12.
 const ETHERNET: [(&str, u64, u64, Timers, Samples); 8] = [
-    ("figure 7", 1, 2, Timers::Frozen, Samples::Serial),
-    ("figure 8", 2, 2, Timers::Frozen, Samples::Serial),
-    ("figure 9", 2, 1, Timers::Restarted, Samples::Serial),
-    ("figure 9", 2, 1, Timers::Recomputed, Samples::Serial),
-    ("figure 10", 2, 2, Timers::Restarted, Samples::Single),
-    ("figure 10", 2, 2, Timers::Recomputed, Samples::Single),
-    ("figure 11", 2, 3, Timers::Restarted, Samples::Serial),
-    ("figure 11", 2, 3, Timers::Recomputed, Samples::Serial),
+    ("figure-7", 1, 2, Timers::Frozen, Samples::Serial),
+    ("figure-8", 2, 2, Timers::Frozen, Samples::Serial),
+    ("figure-9", 2, 1, Timers::Restarted, Samples::Serial),
+    ("figure-9-recomputed", 2, 1, Timers::Recomputed, Samples::Serial),
+    ("figure-10", 2, 2, Timers::Restarted, Samples::Single),
+    ("figure-10-recomputed", 2, 2, Timers::Recomputed, Samples::Single),
+    ("figure-11", 2, 3, Timers::Restarted, Samples::Serial),
+    ("figure-11-recomputed", 2, 3, Timers::Recomputed, Samples::Serial),
 ];
 
 const fn seconds(seconds: u64) -> Duration {
@@ -151,17 +128,25 @@ const fn seconds(seconds: u64) -> Duration {
 /// A session that has the line to itself.
 fn alone(design: Design, ip_bytes: u16) -> Result<Series> {
     let mut series = Series::new();
-    let (outcomes, _) = over_line(&Line::SLIP, &[Session::new(design, ip_bytes)], END)?;
-    outcomes.iter().for_each(|outcome| session::insert(&mut series, "first", outcome));
+    session::insert(&mut series, "first", &one(&Line::SLIP, design, ip_bytes)?);
+    Ok(series)
+}
+
+/// A window of packets of 1500 bytes, each 1.6 s on the line, with a time-out above what it takes.
+fn window_1500() -> Result<Series> {
+    let mut series = Series::new();
+    let line = Line { queue_packets: 1000, ..Line::SLIP };
+    session::insert(&mut series, "first", &one(&line, Design::fixed(seconds(40))?, LARGE)?);
     Ok(series)
 }
 
 /// Two sessions from two hosts, the second from `second_s` on.
 fn two(design: &Design, second_s: u64) -> Result<Series> {
     let mut series = Series::new();
-    for (name, outcome) in ["first", "second"].into_iter().zip(&both(&Line::SLIP, design, seconds(second_s))?)
-    {
+    let outcomes = both(&Line::SLIP, design, seconds(second_s))?;
+    for (name, outcome) in ["first", "second"].into_iter().zip(&outcomes) {
         session::insert(&mut series, name, outcome);
+        series.insert(format!("{name}-burst"), session::bursts(outcome, 2.0));
     }
     Ok(series)
 }
@@ -239,11 +224,18 @@ fn one(line: &Line, design: Design, ip_bytes: u16) -> Result<Outcome> {
     outcomes.into_iter().next().context("one session was begun")
 }
 
-/// Values of figures 2, 3, 4 and 13 with this queue.
+/// Published values of figures 2, 3 and 4, by the columns of a queue's unit.
+const PUBLISHED: [(&str, f64); 4] =
+    [("highest", 28.0), ("transmissions-2", 4798.0), ("bps-2", 873.0), ("bps-6", 1900.0)];
+
+/// Values of figures 2, 3, 4 and 13 with this queue; those of the first three as shares of what is
+/// published, too, and how far figures 3 and 4 are off, as a root mean square in per cent.
 fn at_queue(queue_packets: u32) -> Result<Series> {
     let line = Line { queue_packets, ..Line::SLIP };
     let highest = one(&line, Design::fixed(seconds(2))?, LARGE)?.highest();
-    let mut series = Series::from([("highest".into(), vec![f64::from(highest)])]);
+    let mut series = Series::new();
+    let beside = f64::from(queue_packets) - f64::from(QUEUE_PACKETS);
+    push(&mut series, [("queue", queue_packets.into()), ("beside", beside), ("highest", highest.into())]);
     for (timeout_s, columns) in [(2, &["transmissions", "bps"][..]), (6, &["bps"])] {
         let found = delayed(queue_packets, timeout_s)?;
         for column in columns {
@@ -251,6 +243,12 @@ fn at_queue(queue_packets: u32) -> Result<Series> {
             series.insert(format!("{column}-{timeout_s}"), vec![middle]);
         }
     }
+    let shares = PUBLISHED.map(|(column, published)| series[column][0] / published);
+    for ((column, _), share) in PUBLISHED.iter().zip(shares) {
+        series.insert(format!("{column}-share"), vec![share]);
+    }
+    let squares: Vec<f64> = shares[1..].iter().map(|share| (share - 1.0) * (share - 1.0)).collect();
+    series.insert("off".into(), vec![libm::sqrt(mean(&squares)) * 100.0]);
     for tenth in 0..TENTHS {
         let second = seconds(SECOND_S[1]) + Duration::from_millis(1000 / TENTHS * tenth);
         let outcomes = both(&line, &Design::hex(Timers::Restarted)?, second)?;
@@ -273,8 +271,7 @@ fn knee() -> Result<Series> {
             queue_packets: 1000,
             ..Line::SLIP
         };
-        let (outcomes, _) = over_line(&line, &[Session::new(Design::fixed(seconds(2))?, LARGE)], END)?;
-        let repeats: usize = outcomes.iter().map(Outcome::repeats).sum();
+        let repeats = one(&line, Design::fixed(seconds(2))?, LARGE)?.repeats();
         push(&mut series, [("kbps", kbps as f64), ("repeats", repeats as f64)]);
     }
     Ok(series)

@@ -7,7 +7,7 @@ use super::design::{Design, Timers};
 use super::protocol::Headers;
 use super::world::{Line, Session, over_line};
 use super::{END, SMALL};
-use crate::paper::{Conclusion, Results, Series, push};
+use crate::paper::{Series, push};
 use crate::tcp::receiver::{self, Prune, Receiver};
 use crate::tcp::segment::{Ack, Data};
 use crate::tcp::sender::{self, Partial, Sender};
@@ -23,19 +23,14 @@ use uts_path::{Link, Payload};
 const INTERFACE_BPS: u64 = 19_200;
 /// Bits per second of the modems' line, with ten for a byte: 1724 bytes a second (section 8).
 const LINE_BPS: u64 = 17_240;
-/// Files: their name here and in the paper, their bytes, and by how many per cent a modem
-/// compresses them. The paper does not say the latter. From 11 % on the interface is slower than
-/// the line, and all figures are the same.
-pub(super) const FILES: [(&str, &str, u32, u64); 4] = [
-    ("vmunix-z", "vmunix.Z", 697_180, 0),
-    ("vmunix", "vmunix", 1_036_474, 30),
-    ("troffsrc", "troffsrc", 266_949, 50),
-    ("tenrisks", "tenrisks", 241_202, 50),
+/// Files: their bytes, and by how many per cent a modem compresses them. The paper does not say the
+/// latter. From 11 % on the interface is slower than the line, and all figures are the same.
+pub(super) const FILES: [(&str, u32, u64); 4] = [
+    ("vmunix-z", 697_180, 0),
+    ("vmunix", 1_036_474, 30),
+    ("troffsrc", 266_949, 50),
+    ("tenrisks", 241_202, 50),
 ];
-/// Columns of the figure, and their names in it.
-const COLUMNS: [(&str, &str); 3] = [("rtt", "Rx/RTT"), ("hdr", "Rx/HDR"), ("ftp", "FTP")];
-/// Bytes of headers in each column (below the figure).
-const HEADER_BYTES: [f64; 3] = [56.0, 6.0, 3.0];
 /// Compressions, in per cent, that are tried for the one from which on the line is fast enough, and
 /// bytes of these transfers.
 const COMPRESSIONS: core::ops::RangeInclusive<u64> = 0..=20;
@@ -62,19 +57,30 @@ const RECEIVER: receiver::Rules = receiver::Rules {
     selective: false,
 };
 
-/// A transfer of each column, in bytes per second.
+/// A transfer of each column of the figure, in bytes per second: Rx without and with compressed
+/// headers, and FTP.
 pub(super) fn file(bytes: u32, compressed_percent: u64) -> Result<Series> {
     let line_bps = LINE_BPS * 100 / (100 - compressed_percent);
-    let speeds = [rx("off", line_bps, bytes)?, rx("rx", line_bps, bytes)?, ftp(line_bps, bytes)?];
-    Ok(COLUMNS.iter().zip(speeds).map(|((name, _), speed)| ((*name).to_owned(), vec![speed])).collect())
+    let mut series = Series::new();
+    push(
+        &mut series,
+        [
+            ("rtt", rx("off", line_bps, bytes)?),
+            ("hdr", rx("rx", line_bps, bytes)?),
+            ("ftp", ftp(line_bps, bytes)?),
+        ],
+    );
+    Ok(series)
 }
 
-/// Throughput by how many per cent the modems compress.
+/// Throughput by how many per cent the modems compress, and what one per cent more gains.
 pub(super) fn compressions() -> Result<Series> {
     let mut series = Series::new();
+    let speed = |percent: u64| rx("rx", LINE_BPS * 100 / (100 - percent), TRIED_BYTES);
+    let mut next = speed(*COMPRESSIONS.start())?;
     for percent in COMPRESSIONS {
-        let speed = rx("rx", LINE_BPS * 100 / (100 - percent), TRIED_BYTES)?;
-        push(&mut series, [("percent", percent as f64), ("speed", speed)]);
+        let here = core::mem::replace(&mut next, speed(percent + 1)?);
+        push(&mut series, [("percent", percent as f64), ("speed", here), ("gain", next - here)]);
     }
     Ok(series)
 }
@@ -214,57 +220,4 @@ fn ftp(line_bps: u64, bytes: u32) -> Result<f64> {
     let compressed: u64 = down.links.iter().map(|link| link.stats().compressed_headers).sum();
     ensure!(compressed > 0, "headers were compressed");
     Ok(f64::from(bytes) / took.as_secs_f64())
-}
-
-// ---- conclusions ----
-
-/// The most that a line of so many bytes per second carries of data (below the figure).
-fn maximum(line_bytes: f64, header_bytes: f64) -> f64 {
-    let frame = f64::from(SMALL) + 2.0;
-    line_bytes * (frame - 2.0 - header_bytes) / frame
-}
-
-pub(super) fn conclude_maximum(_: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    for (modem, bps) in [("on", INTERFACE_BPS), ("off", LINE_BPS)] {
-        for ((name, _), header_bytes) in COLUMNS.iter().zip(HEADER_BYTES) {
-            conclusion
-                .value(&format!("figure18.maximum.{modem}.{name}"), maximum(bps as f64 / 10.0, header_bytes));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn conclude_files(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    for (name, _, _, percent) in FILES.into_iter().filter(|(name, ..)| results.has(&unit(name))) {
-        let speeds = COLUMNS.map(|(column, _)| results.value(&unit(name), column));
-        let line = if percent == 0 { LINE_BPS } else { INTERFACE_BPS } as f64 / 10.0;
-        for ((column, _), speed) in COLUMNS.iter().zip(&speeds) {
-            if let Ok(speed) = speed {
-                conclusion.value(&format!("figure18.{name}.{column}"), *speed);
-            }
-        }
-        let [rtt, hdr, _] = speeds;
-        let (rtt, hdr) = (rtt?, hdr?);
-        let share = hdr / maximum(line, HEADER_BYTES[1]) * 100.0;
-        conclusion.figures(&format!("figure18.{name}.shape"), [("Rx/HDR of its maximum", share)]);
-        conclusion.value(&format!("figure18.{name}.gain"), (hdr / rtt - 1.0) * 100.0);
-    }
-    Ok(())
-}
-
-/// The unit of a file.
-pub(super) fn unit(name: &str) -> String {
-    format!("modem-{name}")
-}
-
-/// The least compression with which the modems are no slower than the interface.
-pub(super) fn conclude_compressions(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    let (percents, speeds) =
-        (results.column("compressions", "percent")?, results.column("compressions", "speed")?);
-    // Where one per cent more gains next to nothing of what the first one did.
-    let gains: Vec<f64> = speeds.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let first = gains.first().copied().unwrap_or(f64::NAN);
-    let enough = percents.iter().zip(&gains).find(|(_, gain)| **gain < first / 10.0);
-    conclusion.value("section8.compression", enough.map_or(f64::NAN, |(percent, _)| *percent));
-    Ok(())
 }

@@ -1,11 +1,23 @@
-//! A transfer as columns of figures: what units of work leave, and what is asked of that.
+//! A transfer as columns of figures: what units of work leave.
 
 use super::world::Outcome;
+use super::{SMALL, protocol, world};
 use crate::engine;
-use crate::paper::{Results, Series};
-use anyhow::Result;
+use crate::paper::{Series, push};
 use core::time::Duration;
+use std::collections::BTreeMap;
 use uts_functions::Time;
+
+/// A packet that left: when, in seconds, which, from 1, and whether it was sent before.
+type Sent = (f64, f64, bool);
+
+/// Facts of a transfer that its packets do not tell.
+struct Facts {
+    packets: f64,
+    ip_bytes: f64,
+    begins: Time,
+    done: Option<Time>,
+}
 
 fn seconds(at: Time) -> f64 {
     at.since(Time::ZERO).as_secs_f64()
@@ -13,173 +25,100 @@ fn seconds(at: Time) -> f64 {
 
 /// Enters a transfer, each column behind `name`.
 pub(super) fn insert(series: &mut Series, name: &str, outcome: &Outcome) {
-    let spans = |pairs: &[(Time, Duration)]| -> [Vec<f64>; 2] {
-        let (at, span): (Vec<f64>, Vec<f64>) =
-            pairs.iter().map(|(at, span)| (seconds(*at), span.as_secs_f64())).unzip();
-        [at, span]
+    let log = &outcome.log;
+    let sent = log.sent.iter().map(|(at, packet, repeats)| (seconds(*at), f64::from(*packet), *repeats));
+    let facts = Facts {
+        packets: outcome.packets.into(),
+        ip_bytes: outcome.ip_bytes.into(),
+        begins: outcome.begins,
+        done: outcome.done_at(),
     };
-    let [sample_at, sample] = spans(&outcome.log.samples);
-    let [timeout_at, timeout] = spans(&outcome.log.timeouts);
-    let sent = || outcome.log.sent.iter();
-    for (what, column) in [
-        ("at", sent().map(|(at, ..)| seconds(*at)).collect()),
-        ("packet", sent().map(|(_, packet, _)| f64::from(*packet)).collect()),
-        ("repeats", sent().map(|(.., repeats)| f64::from(u8::from(*repeats))).collect()),
-        ("sample-at", sample_at),
-        ("sample", sample),
-        ("timeout-at", timeout_at),
-        ("timeout", timeout),
-        ("duplicate-at", outcome.duplicates.iter().map(|at| seconds(*at)).collect()),
-        ("facts", vec![f64::from(outcome.packets), f64::from(outcome.ip_bytes), seconds(outcome.begins)]),
-        ("done", outcome.done_at().into_iter().map(seconds).collect()),
-    ] {
-        series.insert(format!("{name}-{what}"), column);
+    insert_sent(series, name, &sent.collect::<Vec<_>>(), &facts);
+    for (what, all) in [("sample", &log.samples), ("timeout", &log.timeouts)] {
+        let (at, span): (Vec<f64>, Vec<f64>) =
+            all.iter().map(|(at, span): &(Time, Duration)| (seconds(*at), span.as_secs_f64())).unzip();
+        series.insert(format!("{name}-{what}-at"), at);
+        series.insert(format!("{name}-{what}"), span);
     }
+    let duplicates = outcome.duplicates.iter().map(|at| seconds(*at)).collect();
+    series.insert(format!("{name}-duplicate-at"), duplicates);
 }
 
 /// Enters a transfer of the engine; packets are counted by the bytes that Rx has in one.
 pub(super) fn insert_of_engine(series: &mut Series, name: &str, outcome: &engine::Outcome) {
-    let per_packet = f64::from(super::SMALL - super::protocol::HEADER_BYTES);
-    let packets = (f64::from(super::world::TRANSFER_BYTES) / per_packet).ceil();
-    let sent = || outcome.sent.iter();
+    let per_packet = f64::from(SMALL - protocol::HEADER_BYTES);
+    let sent = outcome.sent.iter();
+    let sent =
+        sent.map(|(at, position, repeats)| (seconds(*at), 1.0 + *position as f64 / per_packet, *repeats));
+    let facts = Facts {
+        packets: (f64::from(world::TRANSFER_BYTES) / per_packet).ceil(),
+        ip_bytes: SMALL.into(),
+        begins: outcome.begins,
+        done: outcome.done_at,
+    };
+    insert_sent(series, name, &sent.collect::<Vec<_>>(), &facts);
+}
+
+fn insert_sent(series: &mut Series, name: &str, sent: &[Sent], facts: &Facts) {
+    let took = sent.first().zip(facts.done).map(|(first, done)| seconds(done) - first.0);
+    // Bits of IP packets that were needed.
+    let bps = took.map(|took_s| facts.packets * facts.ip_bytes * 8.0 / took_s);
+    let last_repeat = sent.iter().rfind(|(.., repeats)| *repeats).map(|(at, ..)| *at);
     for (what, column) in [
-        ("at", sent().map(|(at, ..)| seconds(*at)).collect()),
-        ("packet", sent().map(|(_, position, _)| 1.0 + *position as f64 / per_packet).collect()),
-        ("repeats", sent().map(|(.., repeats)| f64::from(u8::from(*repeats))).collect()),
-        ("facts", vec![packets, f64::from(super::SMALL), seconds(outcome.begins)]),
-        ("done", outcome.done_at.into_iter().map(seconds).collect()),
+        ("at", sent.iter().map(|(at, ..)| *at).collect()),
+        ("packet", sent.iter().map(|(_, packet, _)| *packet).collect()),
+        ("repeats", sent.iter().map(|(.., repeats)| f64::from(u8::from(*repeats))).collect()),
+        ("last-repeat", Vec::from_iter(last_repeat)),
+        ("gap", gaps(sent)),
+        ("packets", vec![facts.packets]),
+        ("ip-bytes", vec![facts.ip_bytes]),
+        ("begins", vec![seconds(facts.begins)]),
+        ("done", facts.done.into_iter().map(seconds).collect()),
+        ("took", Vec::from_iter(took)),
+        ("bps", Vec::from_iter(bps)),
     ] {
         series.insert(format!("{name}-{what}"), column);
     }
-    for what in ["sample-at", "sample", "timeout-at", "timeout", "duplicate-at"] {
-        series.insert(format!("{name}-{what}"), Vec::new());
+    for (at, times) in times(sent) {
+        let again = f64::from(u8::from(times > 1.0));
+        for (what, value) in [("sent-at", at), ("times", times), ("again", again)] {
+            push(series, [(&*format!("{name}-{what}"), value)]);
+        }
     }
 }
 
-/// A transfer as its unit has left it.
-pub(super) struct Session<'a> {
-    /// Transmissions: when, in seconds.
-    pub at: &'a [f64],
-    /// Of which packet, from 1.
-    pub packet: &'a [f64],
-    repeats: &'a [f64],
-    /// Samples of the round trip: when, and how long.
-    pub sample_at: &'a [f64],
-    /// See there.
-    pub sample: &'a [f64],
-    /// The time-out: when it changed, and to what.
-    pub timeout_at: &'a [f64],
-    /// See there.
-    pub timeout: &'a [f64],
-    duplicate_at: &'a [f64],
-    /// Packets of the transfer.
-    pub packets: f64,
-    ip_bytes: f64,
-    /// When it began.
-    pub begins: f64,
-    /// When it was done.
-    pub done: Option<f64>,
+/// Each packet: when it left first, and how often it left.
+fn times(sent: &[Sent]) -> impl Iterator<Item = (f64, f64)> {
+    let first = sent.iter().filter(|(.., repeats)| !repeats);
+    let mut all: BTreeMap<u64, (f64, f64)> =
+        first.map(|(at, packet, _)| (*packet as u64, (*at, 1.0))).collect();
+    for (_, packet, _) in sent.iter().filter(|(.., repeats)| *repeats) {
+        if let Some((_, times)) = all.get_mut(&(*packet as u64)) {
+            *times += 1.0;
+        }
+    }
+    all.into_values()
 }
 
-impl<'a> Session<'a> {
-    /// The transfer that a unit has entered behind `name`.
-    pub fn of(results: &'a Results, unit: &str, name: &str) -> Result<Self> {
-        let column = |what: &str| results.column(unit, &format!("{name}-{what}"));
-        let facts = column("facts")?;
-        let fact = |n: usize| facts.get(n).copied().unwrap_or(f64::NAN);
-        Ok(Session {
-            at: column("at")?,
-            packet: column("packet")?,
-            repeats: column("repeats")?,
-            sample_at: column("sample-at")?,
-            sample: column("sample")?,
-            timeout_at: column("timeout-at")?,
-            timeout: column("timeout")?,
-            duplicate_at: column("duplicate-at")?,
-            packets: fact(0),
-            ip_bytes: fact(1),
-            begins: fact(2),
-            done: column("done")?.first().copied(),
-        })
-    }
-
-    /// Transmissions as points, those that repeat or those that do not.
-    pub fn points(&self, repeats: bool) -> Vec<(f64, f64)> {
-        let all = self.at.iter().zip(self.packet).zip(self.repeats);
-        all.filter(|(_, r)| (**r > 0.0) == repeats).map(|((at, packet), _)| (*at, *packet)).collect()
-    }
-
-    /// When packets were sent again, within these seconds.
-    pub fn repeats_within(&self, from: f64, to: f64) -> Vec<f64> {
-        self.points(true).into_iter().map(|(at, _)| at).filter(|at| (from..to).contains(at)).collect()
-    }
-
-    /// Number of packets that were sent again.
-    pub fn repeated(&self) -> f64 {
-        self.points(true).len() as f64
-    }
-
-    /// Arrivals from then on of what was there.
-    pub fn duplicates_from(&self, from: f64) -> usize {
-        self.duplicate_at.iter().filter(|at| **at >= from).count()
-    }
-
-    /// Seconds from its first packet until it was done.
-    pub fn took(&self) -> f64 {
-        let first = self.at.first().copied().unwrap_or(f64::NAN);
-        self.done.map_or(f64::NAN, |done| done - first)
-    }
-
-    /// Bits per second of IP packets that were needed.
-    pub fn ip_bps(&self) -> f64 {
-        self.packets * self.ip_bytes * 8.0 / self.took()
-    }
-
-    /// Number of transmissions of each packet that was first sent within these seconds.
-    pub fn counts_of(&self, from: f64, to: f64) -> Vec<f64> {
-        let mut counts = std::collections::BTreeMap::new();
-        for (_, packet) in self.points(false).into_iter().filter(|(at, _)| (from..to).contains(at)) {
-            counts.insert(packet as u64, 1.0);
-        }
-        for (_, packet) in self.points(true) {
-            if let Some(count) = counts.get_mut(&(packet as u64)) {
-                *count += 1.0;
-            }
-        }
-        counts.into_values().collect()
-    }
-
-    /// Seconds between one transmission of a packet and the next.
-    pub fn gaps(&self) -> Vec<f64> {
-        let mut last = std::collections::BTreeMap::new();
-        let mut gaps = Vec::new();
-        for (at, packet) in self.at.iter().zip(self.packet) {
-            if let Some(before) = last.insert(*packet as u64, *at) {
-                gaps.push(at - before);
-            }
-        }
-        gaps
-    }
-
-    /// Round trips that were measured within these seconds.
-    pub fn samples_within(&self, from: f64, to: f64) -> impl Iterator<Item = f64> {
-        let all = self.sample_at.iter().zip(self.sample);
-        all.filter(move |(at, _)| (from..to).contains(*at)).map(|(_, sample)| *sample)
-    }
-
-    /// Time-outs, as they changed within these seconds.
-    pub fn timeouts_within(&self, from: f64, to: f64) -> impl Iterator<Item = f64> {
-        let all = self.timeout_at.iter().zip(self.timeout);
-        all.filter(move |(at, _)| (from..to).contains(*at)).map(|(_, timeout)| *timeout)
-    }
-
-    /// When the last packet was sent again; no number if none was.
-    pub fn last_repeat(&self) -> f64 {
-        self.points(true).last().map_or(f64::NAN, |(at, _)| *at)
-    }
-
-    /// When the first acknowledgement came.
-    pub fn first_acknowledgement(&self) -> f64 {
-        self.timeout_at.first().copied().unwrap_or(f64::NAN)
-    }
+/// Seconds between one transmission of a packet and the next.
+fn gaps(sent: &[Sent]) -> Vec<f64> {
+    let mut last = BTreeMap::new();
+    let gaps = sent.iter().filter_map(|(at, packet, _)| Some(at - last.insert(*packet as u64, *at)?));
+    gaps.collect()
 }
+
+/// Packets that leave again as a first time-out of `every_s` seconds ends for the first time to the
+/// fourth, before anything is acknowledged: a window each time, if all of it is sent again.
+pub(super) fn bursts(outcome: &Outcome, every_s: f64) -> Vec<f64> {
+    let known = outcome.log.timeouts.first().map_or(f64::INFINITY, |(at, _)| seconds(*at));
+    let repeats = outcome.log.sent.iter().filter(|(.., repeats)| *repeats).map(|(at, ..)| seconds(*at));
+    let repeats: Vec<f64> = repeats.filter(|at| *at < known).collect();
+    let burst = |n: u32| {
+        let at = seconds(outcome.begins) + every_s * f64::from(n);
+        repeats.iter().filter(|repeat| (*repeat - at).abs() < INSTANT_S).count() as f64
+    };
+    (1..=4).map(burst).collect()
+}
+
+/// Seconds within which what leaves is one burst.
+const INSTANT_S: f64 = 0.1;

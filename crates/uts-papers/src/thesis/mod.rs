@@ -29,15 +29,11 @@ pub mod server;
 pub mod sizes;
 pub mod stopwatch;
 
-use crate::data;
-use crate::paper::{Conclusion, Paper, Results, Unit};
-use anyhow::Result;
+use crate::paper::{Paper, Unit};
 use core::time::Duration;
 use exchange::How;
 use machines::{Functions, I486, MIPS};
 use nagle::Reader;
-
-const REFERENCE: &str = include_str!("../../reference/thesis.toml");
 
 /// Throughput behind a switch is averaged from then on: where the receiver was overrun, losses have
 /// to be repaired first.
@@ -48,53 +44,47 @@ const LATER: Duration = Duration::from_millis(4500);
 pub fn paper() -> Paper {
     let [tcp, no_error, _, neither] = Functions::ALL.map(|(_, functions)| functions);
     let units = vec![
-        Unit::new("hand-off-uts", [], || hand_off::pauses(None)),
-        Unit::new("hand-off-messages", [], hand_off::pauses_of_messages),
-        Unit::new("hand-off-tahoe", [], || hand_off::pauses(Some("tcp-tahoe"))),
-        Unit::new("hand-off-reno", [], || hand_off::pauses(Some("tcp-reno"))),
-        Unit::new("hand-off-newreno", [], || hand_off::pauses(Some("tcp-newreno"))),
-        Unit::new("keys-echoed", [], || nagle::keys(Reader::Echoes, true)),
-        Unit::new("keys-silent", [], || nagle::keys(Reader::Silent, true)),
-        Unit::new("keys-silent-off", [], || nagle::keys(Reader::Silent, false)),
-        Unit::new("codes", [], || nagle::codes(true)),
-        Unit::new("codes-off", [], || nagle::codes(false)),
-        Unit::new("packets", [], factors::packets),
-        Unit::new("bulk-i486", [], || factors::bulk(&I486, &I486, false)),
-        Unit::new("bulk-mips", [], || factors::bulk(&MIPS, &MIPS, false)),
-        Unit::new("bulk-mixed", [], || factors::bulk(&MIPS, &I486, true)),
-        Unit::new("segments", [], factors::in_segments),
-        Unit::new("line-sender", [], || factors::time_line(0)),
-        Unit::new("line-receiver", [], || factors::time_line(1)),
-        Unit::new("files-binary", [], || factors::files(false)),
-        Unit::new("files-ascii", [], || factors::files(true)),
-        Unit::new("switch-off", [], move || seam::switch(tcp, neither, SOON)),
-        Unit::new("switch-on", [], move || seam::switch(neither, tcp, LATER)),
-        Unit::new("switch-errors", [], move || seam::switch(tcp, no_error, SOON)),
-        Unit::new("catch-up", [], factors::catch_up),
-        Unit::new("lag", [], factors::lag_of_switch),
-        Unit::new("explicit", [], || exchange::over_round_trips(How::Asked)),
-        Unit::new("implicit", [], || exchange::over_round_trips(How::AtOnce)),
-        Unit::new("refused", [], || exchange::over_round_trips(How::Refused)),
-        Unit::new("rate-explicit", [], || exchange::rates(How::Asked)),
-        Unit::new("rate-implicit", [], || exchange::rates(How::AtOnce)),
-        Unit::new("random", [], exchange::at_random),
-        Unit::new("clock", [], clock::readings),
-        Unit::new("instructions", [], packets::published),
+        Unit::new("hand-off-uts", || hand_off::pauses(None)),
+        Unit::new("hand-off-messages", hand_off::pauses_of_messages),
+        Unit::new("hand-off-tahoe", || hand_off::pauses(Some("tcp-tahoe"))),
+        Unit::new("hand-off-reno", || hand_off::pauses(Some("tcp-reno"))),
+        Unit::new("hand-off-newreno", || hand_off::pauses(Some("tcp-newreno"))),
+        Unit::new("keys-echoed", || nagle::keys(Reader::Echoes, true)),
+        Unit::new("keys-silent", || nagle::keys(Reader::Silent, true)),
+        Unit::new("keys-silent-off", || nagle::keys(Reader::Silent, false)),
+        Unit::new("codes", || nagle::codes(true)),
+        Unit::new("codes-off", || nagle::codes(false)),
+        Unit::new("packets", factors::packets),
+        Unit::new("bulk-i486", || factors::bulk(&I486, &I486, false)),
+        Unit::new("bulk-mips", || factors::bulk(&MIPS, &MIPS, false)),
+        Unit::new("bulk-mixed", || factors::bulk(&MIPS, &I486, true)),
+        Unit::new("segments", factors::in_segments),
+        Unit::new("line-sender", || factors::time_line(0)),
+        Unit::new("line-receiver", || factors::time_line(1)),
+        Unit::new("files-binary", || factors::files(false)),
+        Unit::new("files-ascii", || factors::files(true)),
+        Unit::new("switch-off", move || seam::switch(tcp, neither, SOON)),
+        Unit::new("switch-on", move || seam::switch(neither, tcp, LATER)),
+        Unit::new("switch-errors", move || seam::switch(tcp, no_error, SOON)),
+        Unit::new("catch-up", factors::catch_up),
+        Unit::new("lag", factors::lag_of_switch),
+        Unit::new("explicit", || exchange::over_round_trips(How::Asked)),
+        Unit::new("implicit", || exchange::over_round_trips(How::AtOnce)),
+        Unit::new("refused", || exchange::over_round_trips(How::Refused)),
+        Unit::new("rate-explicit", || exchange::rates(How::Asked)),
+        Unit::new("rate-implicit", || exchange::rates(How::AtOnce)),
+        Unit::new("random", exchange::at_random),
+        Unit::new("clock", clock::readings),
+        Unit::new("instructions", packets::published),
         Unit::timed("steps-checked", || packets::steps(false)),
         Unit::timed("steps-sealed", || packets::steps(true)),
         Unit::timed("calls", calls::kinds),
         Unit::timed("calls-figure", calls::figure),
-        Unit::new("links-published", [], links::published),
+        Unit::new("links-published", links::published),
         Unit::timed("instances", links::instances),
         Unit::timed("switches", links::switches),
-        Unit::new("sizes-published", [], sizes::published),
-        Unit::new("at-rest", [], sizes::at_rest),
+        Unit::new("sizes-published", sizes::published),
+        Unit::new("at-rest", sizes::at_rest),
     ];
-    // A file that cannot be read is told as the paper is judged.
-    let units = data::place(units, REFERENCE).unwrap_or_default();
-    Paper { name: "thesis", reference: REFERENCE, units, conclude }
-}
-
-fn conclude(results: &Results) -> Result<Conclusion> {
-    data::conclude(results, REFERENCE)
+    Paper::new("thesis", include_str!("../../reference/thesis.toml"), units)
 }

@@ -1,6 +1,7 @@
 //! Time that work takes on this machine. Only units that say so read it
 //! ([`Unit::timed`](crate::paper::Unit::timed)): what they leave differs from run to run.
 
+use crate::average::quantile;
 use crate::paper::{Series, push};
 use std::time::Instant;
 
@@ -19,8 +20,7 @@ impl Spread {
     /// Of these values; of none it is no number.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
-        let at = |quarter: usize| values.get((values.len().max(1) - 1) * quarter / 4).copied();
-        let [low, middle, high] = [1, 2, 3].map(|quarter| at(quarter).unwrap_or(f64::NAN));
+        let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| quantile(&values, share));
         Spread { low, middle, high }
     }
 

@@ -11,9 +11,8 @@ pub mod host;
 pub mod padhye;
 mod trace;
 
-use crate::data;
 use crate::engine;
-use crate::paper::{Conclusion, Paper, Results, Series, Unit, push};
+use crate::paper::{Paper, Series, Unit, push};
 use crate::tcp::receiver::Prune;
 use crate::tcp::sender::{Partial, Row};
 use crate::tcp::world::{Outcome, Setup};
@@ -21,8 +20,6 @@ use anyhow::Result;
 use core::time::Duration;
 use host::{LARGE, Machine, SMALL, Testbed};
 use uts_path::PathConfig;
-
-const REFERENCE: &str = include_str!("../../reference/tiger.toml");
 
 /// Transmit buffers of the router; from 29 on nothing is dropped.
 const BUFFERS: [u32; 33] = [
@@ -65,40 +62,32 @@ pub fn paper() -> Paper {
     ];
     let mut units: Vec<Unit> = sweeps
         .into_iter()
-        .map(|(name, testbed)| Unit::new(name, [], move || sweep(&testbed, &BUFFERS, SHORT_BYTES)))
+        .map(|(name, testbed)| Unit::new(name, move || sweep(&testbed, &BUFFERS, SHORT_BYTES)))
         .collect();
     units.extend([
-        Unit::new("window", [], trace::after_a_time_out),
-        Unit::new("rates", [], rates),
-        Unit::new("named", [], named),
-        Unit::new("queue", [], queue),
-        Unit::new("trace-8", [], || trace::of(&Testbed::of(LARGE), 8)),
-        Unit::new("trace-7", [], || trace::of(&Testbed::of(LARGE), 7)),
-        Unit::new("trace-6", [], || trace::of(&Testbed::of(LARGE), 6)),
-        Unit::new("episode", [], || episode::of(&Testbed::of(LARGE), 8)),
-        Unit::new("episode-32", [], || episode::of(&Testbed::of(SMALL), 6)),
-        Unit::new("episode-four", [], || {
+        Unit::new("window", trace::after_a_time_out),
+        Unit::new("rates", rates),
+        Unit::new("named", named),
+        Unit::new("queue", queue),
+        Unit::new("trace-8", || trace::of(&Testbed::of(LARGE), 8)),
+        Unit::new("trace-7", || trace::of(&Testbed::of(LARGE), 7)),
+        Unit::new("trace-6", || trace::of(&Testbed::of(LARGE), 6)),
+        Unit::new("episode", || episode::of(&Testbed::of(LARGE), 8)),
+        Unit::new("episode-32", || episode::of(&Testbed::of(SMALL), 6)),
+        Unit::new("episode-four", || {
             episode::of(&Testbed { queue: "row:4", ..Testbed::of(LARGE).pruning(Prune::Off) }, 8)
         }),
-        Unit::new("delays", [], delays),
-        Unit::new("bunches", [], bunches),
-        Unit::new("waits", [], waits),
-        Unit::new("engine", [], || {
+        Unit::new("delays", delays),
+        Unit::new("bunches", bunches),
+        Unit::new("waits", waits),
+        Unit::new("engine", || {
             by_engine(&[6, 7, 8, 9, 10, 27, 63], 3_000_000, &["uts.profile=tcp-reno-2.1", "uts.consent=all"])
         }),
-        Unit::new("today-cubic", [], || {
-            by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=cubic", OFFERED])
-        }),
-        Unit::new("today-bbr", [], || by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=bbr", OFFERED])),
-        Unit::new("padhye", [], padhye::against_simulation),
+        Unit::new("today-cubic", || by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=cubic", OFFERED])),
+        Unit::new("today-bbr", || by_engine(&TODAY, 2_000_000, &["uts.profile.congestion=bbr", OFFERED])),
+        Unit::new("padhye", padhye::against_simulation),
     ]);
-    // A file that cannot be read is told as the paper is judged.
-    let units = data::place(units, REFERENCE).unwrap_or_default();
-    Paper { name: "tiger", reference: REFERENCE, units, conclude }
-}
-
-fn conclude(results: &Results) -> Result<Conclusion> {
-    data::conclude(results, REFERENCE)
+    Paper::new("tiger", include_str!("../../reference/tiger.toml"), units)
 }
 
 /// A transfer with each of these buffer counts.

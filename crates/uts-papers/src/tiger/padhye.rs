@@ -62,9 +62,6 @@ pub(super) fn against_simulation() -> Result<Series> {
             );
         }
     }
-    let mut errors = series["error"].clone();
-    errors.sort_by(f64::total_cmp);
-    series.insert("median".into(), vec![errors[errors.len() / 2]]);
     Ok(series)
 }
 

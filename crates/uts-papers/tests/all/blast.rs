@@ -14,6 +14,12 @@ fn what_is_planted_is_caught() {
     done::what_is_planted_is_caught(&paper());
 }
 
+/// A unit that no item names would never be looked at.
+#[test]
+fn each_unit_is_needed() {
+    assert!(paper().units.iter().all(|unit| !unit.places.is_empty()));
+}
+
 /// A kept file that is damaged, or of another version, is done again.
 #[test]
 fn what_cannot_be_read_is_done_again() {

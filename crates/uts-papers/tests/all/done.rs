@@ -35,7 +35,7 @@ pub fn run(paper: &Paper, dir: &Path, jobs: usize, places: &[&str], most: usize)
 }
 
 pub fn judged(paper: &Paper, results: &Results, reference: &Reference, places: &[&str]) -> Vec<Judged> {
-    let conclusion = (paper.conclude)(results).expect("a conclusion");
+    let conclusion = paper.conclude(results).expect("a conclusion");
     let wanted = |place: &str| places.is_empty() || places.iter().any(|by| is_meant(place, by));
     judge(reference, &conclusion.findings, |item| wanted(&item.place)).expect("they belong together")
 }
@@ -65,7 +65,7 @@ pub fn is_borne_out_and_repeats_to_the_byte(paper: &Paper, pictures: usize) {
         paper: reference.paper.clone(),
         command: format!("uts lab reproduce {}", paper.name),
         judged: judged(paper, &results, &reference, &[]),
-        figures: (paper.conclude)(&results).expect("a conclusion").figures,
+        figures: paper.conclude(&results).expect("a conclusion").figures,
     };
     page::lines(&report()).iter().for_each(|(line, _)| println!("{line}"));
     assert!(report().passes());
@@ -94,7 +94,7 @@ pub fn is_borne_out_and_repeats_to_the_byte(paper: &Paper, pictures: usize) {
 pub fn what_is_planted_is_caught(paper: &Paper) {
     let dir = tempfile::tempdir().expect("a directory");
     let results = run(paper, dir.path(), 2, &[], usize::MAX).0.expect("all of it");
-    let findings = (paper.conclude)(&results).expect("a conclusion").findings;
+    let findings = paper.conclude(&results).expect("a conclusion").findings;
     let reference = reference_of(paper);
     let is_caught = |reference: &Reference, findings: &[Finding], id: &str| {
         // By the judge alone: the file's own check is another matter.

@@ -2,10 +2,9 @@
 //! time, but for times of the machine that does it.
 
 use crate::done;
-use std::collections::BTreeSet;
 use uts_papers::expression::Expression;
 use uts_papers::judge::Ours;
-use uts_papers::paper::Paper;
+use uts_papers::paper::{Paper, Unit};
 use uts_papers::reference::{Item, Reference};
 use uts_papers::thesis::paper;
 
@@ -25,14 +24,13 @@ fn each_unit_is_needed() {
     assert!(paper().units.iter().all(|unit| !unit.places.is_empty()));
 }
 
-/// Units that an item takes its figures from.
-fn units_of(item: &Item) -> BTreeSet<String> {
-    let from = item.from.iter().chain(item.check.iter().filter_map(|check| check.from.as_ref()));
-    let units = from.flat_map(|text| {
+/// True if an item takes figures from a unit.
+fn takes(item: &Item, unit: &Unit) -> bool {
+    let mut from = item.from.iter().chain(item.check.iter().filter_map(|check| check.from.as_ref()));
+    from.any(|text| {
         let expression = Expression::parse(text).expect("an expression");
-        expression.sources().map(|source| source.unit.clone()).collect::<Vec<_>>()
-    });
-    units.collect()
+        expression.sources().iter().any(|source| source.is_of(&unit.name))
+    })
 }
 
 /// An item of times is held to its bounds alone: no other may be, and no time to what it was.
@@ -40,8 +38,7 @@ fn units_of(item: &Item) -> BTreeSet<String> {
 fn an_item_is_timed_if_a_unit_of_it_is() {
     let (paper, mut timed) = (paper(), 0);
     for item in Reference::parse(paper.reference).expect("a good file").item {
-        let units = units_of(&item);
-        let is_timed = paper.units.iter().any(|unit| unit.is_timed && units.contains(&unit.name));
+        let is_timed = paper.units.iter().any(|unit| unit.is_timed && takes(&item, unit));
         assert_eq!(item.timed, is_timed, "{}", item.id);
         timed += usize::from(is_timed);
     }
@@ -54,12 +51,11 @@ fn all_that_is_timed_is_measured() {
     let paper = paper();
     let reference = Reference::parse(paper.reference).expect("a good file");
     let timed = || reference.item.iter().filter(|item| item.timed);
-    let needed: BTreeSet<String> = timed().flat_map(units_of).collect();
-    let units = paper.units.into_iter().filter(|unit| needed.contains(&unit.name)).collect();
+    let units = paper.units.into_iter().filter(|unit| timed().any(|item| takes(item, unit))).collect();
     let paper = Paper { units, ..paper };
     let dir = tempfile::tempdir().expect("a directory");
     let results = done::run(&paper, dir.path(), 1, &[], usize::MAX).0.expect("all of it");
-    let findings = (paper.conclude)(&results).expect("a conclusion").findings;
+    let findings = paper.conclude(&results).expect("a conclusion").findings;
     for item in timed() {
         let finding = findings.iter().find(|finding| finding.id == item.id).expect("it was found");
         let Ours::Figures(figures) = &finding.ours else { panic!("{} is a value", item.id) };
