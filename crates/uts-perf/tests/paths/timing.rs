@@ -95,3 +95,16 @@ fn what_is_lost_on_the_way_is_missing_or_late() {
         assert!(late + missing > 0.0 && late + missing <= lost, "seed {seed}: {late} {missing} of {lost}");
     }
 }
+
+/// Each answer takes six seconds, and the client asks for the time until it has waited for two.
+#[test]
+fn a_path_as_long_as_to_the_moon_and_back_is_measured() {
+    let begun = run("delay=3s", 1, async |world| {
+        let seen = world.measure(&request(requests(3, 1000, 1), 1, Way::Forward)).await.expect("measured");
+        let [direction] = directions(&seen)[..] else { panic!("one direction") };
+        assert_eq!(figure(direction.driven, "request_max"), 6000.0);
+        assert_eq!(seen.ended.wrong_by, Duration::from_secs(3));
+        world.now()
+    });
+    assert!(begun < Duration::from_secs(60), "{begun:?}");
+}
