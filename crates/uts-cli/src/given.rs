@@ -261,7 +261,7 @@ pub fn rhythm(text: &str) -> Result<Duration, String> {
 /// What is wrong, in one line.
 pub fn measured(text: &str) -> Result<Duration, String> {
     let time = seconds(text)?;
-    let is_possible = !time.is_zero() && time <= crate::perf::LASTS_MAX;
+    let is_possible = !time.is_zero() && time <= uts_perf::LASTS_MAX;
     is_possible
         .then_some(time)
         .ok_or_else(|| "write a time above 0 and up to 1h, as 10, 500ms or 2min".into())

@@ -15,7 +15,6 @@ mod link;
 mod mapping;
 pub mod media;
 pub mod metrics;
-pub mod perf;
 pub mod target;
 #[cfg(test)]
 mod testing;

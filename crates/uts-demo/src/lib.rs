@@ -35,6 +35,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use transfer::Transfer;
+use uts_end::machine;
 use uts_record::demo::{FORMAT, Machine, Record, Run, Setting};
 use uts_report::summary;
 
@@ -215,18 +216,11 @@ fn version_of(uts: &Path) -> Result<String> {
 /// Machine that this runs on, as far as the system tells.
 fn machine() -> Machine {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find(|l| l.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let memory_kib = field(&read("/proc/meminfo"), "MemTotal")
-        .and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok());
     let system = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];
     Machine {
-        processor: field(&read("/proc/cpuinfo"), "model name")
-            .unwrap_or_else(|| std::env::consts::ARCH.into()),
+        processor: machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_mib: memory_kib.map(|kib| kib / 1024),
+        memory_mib: machine::memory_bytes().map(|bytes| bytes >> 20),
         system: match system.map(|s| s.trim().to_owned()) {
             [os, _] if os.is_empty() => std::env::consts::OS.into(),
             [os, release] => format!("{os} {release}"),

@@ -7,6 +7,7 @@
 //!   program that is such an end. Programs with other transports call them with a [`Provide`] of
 //!   their own.
 //! * [`mod@line`]: what an end prints and writes.
+//! * [`machine`]: what the system tells of the machine.
 //! * [`memory`]: what the allocator keeps goes back to the system.
 //! * [`output`]: what programs write, and their exit status where it is lost.
 //! * [`signals`]: which end a program, and how.
@@ -24,6 +25,7 @@
 
 pub mod clock;
 pub mod line;
+pub mod machine;
 pub mod memory;
 pub mod output;
 mod run;

@@ -40,7 +40,6 @@ mod packing;
 mod part;
 pub mod path;
 mod put;
-mod random;
 mod remove;
 mod send;
 mod server;

@@ -11,7 +11,6 @@
 
 use super::error::{Fault, FaultKind};
 use super::path::{PATH_BYTES_MAX, RelPath};
-use crate::random::random_bytes;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use std::collections::VecDeque;
@@ -56,7 +55,7 @@ pub(super) fn make(root: &Dir, path: &RelPath, target: &[u8], top: &RelPath) -> 
         _ => {}
     }
     // A name that nobody has, and nobody can guess: nothing is there to be put out of the way.
-    let passing = link.passing(random_bytes().map_err(fault)?);
+    let passing = link.passing(uts::random_bytes().map_err(fault)?);
     DirExt::symlink(&directory, OsStr::from_bytes(target), passing.as_path()).map_err(fault)?;
     directory.rename(passing.as_path(), &directory, link.as_path()).map_err(|e| {
         // What it would have replaced stands; of this nothing is left.

@@ -15,7 +15,6 @@ use super::sink::Sink;
 use super::small::Small;
 use super::tree::{Tree, set_attributes, synchronise_names};
 use super::work::at_work;
-use crate::random::random_bytes;
 use cap_std::fs::Dir;
 use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags, fadvise, linkat, openat, statat};
 use rustix::io::Errno;
@@ -206,7 +205,7 @@ fn replace(small: &Small, unnamed: &Unnamed) -> Result<(), Fault> {
     let Small { tree, target, entry, by, .. } = small;
     let fault = |e: io::Error| Fault::io(target.as_bytes(), &e);
     tree.check_replaceable(target)?;
-    let aside = target.aside(random_bytes().map_err(fault)?);
+    let aside = target.aside(uts::random_bytes().map_err(fault)?);
     let inode = unnamed.file.metadata().map_err(fault)?.ino();
     let note = PartNote { inode, size: Some(entry.size), mtime: entry.mtime, by: by.clone() };
     note::write(tree, &aside, Note::Part(note))?;

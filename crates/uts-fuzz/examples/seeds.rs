@@ -11,10 +11,10 @@ use uts::call::Refusal;
 use uts::call::wire::{Header, put_failed, put_message_head, put_refused};
 use uts::{Fingerprint, Identity};
 use uts_cli::media::wire::{Asked, Role};
-use uts_cli::perf::{Report, Request as Measure, ToServer, VERSION, Way};
 use uts_files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
 use uts_files::{Fault, FaultKind};
 use uts_group::wire::{Advertised, Body, FromSender, Lack, Request as Repair};
+use uts_perf::{Report, Request as Measure, ToServer, VERSION, Way};
 use uts_traffic::workload::Workload;
 
 /// Seeds of each target that reads steps.

@@ -14,7 +14,6 @@ use uts_cli::media::NAME_BYTES_MAX;
 use uts_cli::media::cutter::Cutter;
 use uts_cli::media::format::{PACKET_BYTES, PACKETS_MAX, SYNC};
 use uts_cli::media::wire::Asked;
-use uts_cli::perf;
 use uts_cli::target::Host;
 use uts_cli::tunnel::board::Board;
 use uts_tunnel::datagrams::Beginning;
@@ -166,18 +165,18 @@ pub fn stream(data: &[u8]) {
 
 /// Hears the ends of a measurement.
 pub fn measurement(data: &[u8]) {
-    if let Ok(said) = now(perf::hear::<perf::ToServer>(&mut &*data)) {
-        if let perf::ToServer::Request(request) = &said
+    if let Ok(said) = now(uts_perf::hear::<uts_perf::ToServer>(&mut &*data)) {
+        if let uts_perf::ToServer::Request(request) = &said
             && request.check().is_ok()
         {
-            assert!(request.flows <= 128 && request.version == perf::VERSION, "{request:?}");
-            assert!(request.workload.lasts().is_none_or(|lasts| lasts <= perf::LASTS_MAX), "{request:?}");
+            assert!(request.flows <= 128 && request.version == uts_perf::VERSION, "{request:?}");
+            assert!(request.workload.lasts().is_none_or(|lasts| lasts <= uts_perf::LASTS_MAX), "{request:?}");
         }
         let text = serde_json::to_vec(&said).expect("it can be said");
-        let again: perf::ToServer = serde_json::from_slice(&text).expect("what was said is heard");
+        let again: uts_perf::ToServer = serde_json::from_slice(&text).expect("what was said is heard");
         assert_eq!(serde_json::to_vec(&again).expect("it can be said"), text);
     }
-    if let Ok(said) = now(perf::hear::<perf::ToClient>(&mut &*data)) {
+    if let Ok(said) = now(uts_perf::hear::<uts_perf::ToClient>(&mut &*data)) {
         serde_json::to_vec(&said).expect("it can be said");
     }
 }

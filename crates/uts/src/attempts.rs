@@ -3,13 +3,14 @@
 
 use crate::connection::{Connection, explain, objects_to_key};
 use crate::driver::Host;
-use crate::driver::{Shared, random_bytes};
+use crate::driver::Shared;
 use crate::early::Early;
 use crate::endpoint::{ConnectError, ConnectOptions};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::known_hosts::KnownHosts;
 use crate::race::{Lost, race};
+use crate::random::random_bytes;
 use crate::tls::{self, ClientTls, TlsError};
 use crate::trust::{self, Expected, NewHost, NewHostKey, Trust, TrustError};
 use core::time::Duration;

@@ -3,12 +3,13 @@
 use crate::attempts::Target;
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::driver::{OwnSocket, Shared, random_bytes};
+use crate::driver::{OwnSocket, Shared};
 use crate::early::{Early, Ticket};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::machine::memory_for_connections;
 use crate::race::in_turns;
+use crate::random::random_bytes;
 use crate::tls::KeyExchange;
 use crate::trust::{Trust, TrustError};
 use crate::zone;

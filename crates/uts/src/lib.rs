@@ -70,6 +70,7 @@ mod machine;
 pub mod moves;
 mod probe;
 pub mod race;
+mod random;
 mod roaming;
 mod services;
 #[cfg(any(test, feature = "simulation"))]
@@ -96,6 +97,7 @@ pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
 pub use probe::ProbeLog;
+pub use random::random_bytes;
 pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
 pub use ssh_keys::SshPublicKey;
 pub use stats::Stats;

@@ -6,27 +6,21 @@ use super::ticks::Ticks;
 use super::{Failure, interrupted, limits, properties, reach};
 use crate::args::PerfArgs;
 use crate::link::{Link, LinkEvent, Transport};
-use crate::perf::{self, Control, Report, Request, ToClient, ToServer, Way, agree, measure};
 use crate::target::Host;
-use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::LocalSet;
-use tokio::time::timeout;
-use told::{Begun, Ended, Told};
-use uts::{Connection, FlowOptions, Requirements};
-use uts_end::Role;
+use told::{Begun, Told};
+use uts::Connection;
+use uts_end::clock::MonotonicClock;
 use uts_end::transport::universal::UniversalSettings;
-use uts_traffic::clock::Clock;
+use uts_perf::client::Running;
+use uts_perf::{Intervals, MeasureError, Measurement, Report, Request, Way};
 use uts_traffic::workload::Workload;
 
 /// Time that a bulk workload lasts unless told otherwise: as with iperf3.
 const TIME: Duration = Duration::from_secs(10);
-
-/// Time that the server may take to say what it has seen, and to answer otherwise.
-const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Runs `uts perf`.
 ///
@@ -39,12 +33,12 @@ pub async fn run<T: Transport>(transport: &T, args: &PerfArgs) -> Result<(), Fai
     let mut asked = limits("--bitrate", &["maxSendRate"], args.bitrate.as_deref())?;
     asked.extend(properties(&args.wanted)?);
     let mut options = args.reach.options(&mut host, asked, true)?;
-    options.service = perf::SERVICE;
+    options.service = uts_perf::SERVICE;
     // All that is asked by name counts more.
     options.properties.splice(0..0, natural(&request.workload));
     let mut interrupt = pin!(interrupted());
     let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
-    let Some(connection) = link.connection().map(Arc::new) else {
+    let Some(connection) = link.connection() else {
         return Err(Failure::Failed(format!("{host}: nothing to be measured is under the connection")));
     };
     let told = Told::new(args);
@@ -76,7 +70,7 @@ fn request(args: &PerfArgs) -> Request {
         (true, false) => Way::Reverse,
         (false, false) => Way::Forward,
     };
-    Request { version: perf::VERSION, workload, flows, way, seed: 1 }
+    Request { version: uts_perf::VERSION, workload, flows, way, seed: 1 }
 }
 
 /// Properties that make what copies ask what an application with such a workload would ask, in
@@ -90,7 +84,7 @@ fn natural(workload: &Workload) -> Vec<(String, String)> {
 struct Client<'a, L> {
     host: &'a Host,
     link: &'a L,
-    connection: Arc<Connection>,
+    connection: Connection,
     request: Request,
     told: &'a Told,
     /// Time between figures; zero = never told.
@@ -99,68 +93,37 @@ struct Client<'a, L> {
 
 impl<L: Link> Client<'_, L> {
     async fn measure(&self) -> Result<(), Failure> {
-        let broken = |error: io::Error| {
-            let why = self.link.broken().map_or_else(|| error.to_string(), |broken| broken.why);
-            Failure::Failed(format!("{}: {why}", self.host))
-        };
-        let mut control = self.control().await?;
-        let (clock, wrong_by) = self.agree(&mut control).await.map_err(broken)??;
-        self.told.begun(&Begun::new(self.link, &self.connection, &self.request, wrong_by));
-        control.say(&ToServer::Start).await.map_err(broken)?;
-        let began_ns = clock.now_ns();
-        let own = self.watched(clock.clone(), began_ns).await?;
-        let took = Duration::from_nanos(clock.now_ns() - began_ns);
-        control.say(&ToServer::Done(own.clone())).await.map_err(broken)?;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "the server does not say what it has seen");
-        let heard = timeout(PATIENCE, control.hear()).await.unwrap_or_else(|_| Err(late()));
-        let ToClient::Done(theirs) = heard.map_err(broken)? else {
-            return Err(Failure::Failed(format!("{}: the server does not say what it has seen", self.host)));
-        };
-        let ended = Ended { request: &self.request, own: &own, theirs: &theirs, took, wrong_by };
+        let clock = MonotonicClock::new().map_err(|error| Failure::Failed(error.to_string()))?;
+        let asked = Measurement::ask(&self.connection, self.request.clone(), Rc::new(clock)).await;
+        let measurement = asked.map_err(|error| self.failed(error))?;
+        self.told.begun(&Begun::new(self.link, &self.connection, &self.request, measurement.wrong_by()));
+        let running = measurement.start().await.map_err(|error| self.failed(error))?;
+        let own = self.watched(&running).await.map_err(|error| self.failed(error))?;
+        let ended = running.end(own).await.map_err(|error| self.failed(error))?;
         self.told.ended(&ended);
-        match ended.cut_short() {
+        match ended.measured.cut_short() {
             Some(why) => Err(Failure::Failed(format!("{}: {why}", self.host))),
             None => Ok(()),
         }
     }
 
-    /// The flow for control, which is reliable whatever is measured.
-    async fn control(&self) -> Result<Control, Failure> {
-        let options = match &self.request.workload {
-            Workload::Messages { .. } => FlowOptions::requiring(Requirements::bulk()),
-            _ => FlowOptions::default(),
+    fn failed(&self, error: MeasureError) -> Failure {
+        let broken = match &error {
+            MeasureError::Control(_) => self.link.broken(),
+            _ => None,
         };
-        let flow = self.connection.open_flow(options).await;
-        Ok(Control::new(flow.map_err(|error| Failure::Failed(format!("{}: {error}", self.host)))?))
-    }
-
-    /// Says what is to be measured, and agrees on a clock. The inner error is why the server does
-    /// not want to.
-    async fn agree(&self, control: &mut Control) -> io::Result<Result<(Rc<dyn Clock>, Duration), Failure>> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
-        let agreed = async {
-            control.say(&ToServer::Request(self.request.clone())).await?;
-            match control.hear().await? {
-                ToClient::Ready => {}
-                ToClient::Refused(why) => {
-                    return Ok(Err(Failure::Failed(format!("{}: {why}", self.host))));
-                }
-                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not answer")),
-            }
-            let (clock, wrong_by) = agree(control).await?;
-            Ok(Ok((Rc::new(clock) as Rc<dyn Clock>, wrong_by)))
-        };
-        timeout(PATIENCE, agreed).await.unwrap_or_else(|_| Err(late()))
+        let why = broken.map_or_else(|| error.to_string(), |broken| broken.why);
+        Failure::Failed(format!("{}: {why}", self.host))
     }
 
     /// Measures, and tells how it goes meanwhile.
-    async fn watched(&self, clock: Rc<dyn Clock>, began_ns: u64) -> Result<Report, Failure> {
-        let mut measuring = pin!(measure(&self.connection, Role::Client, &self.request, clock.clone()));
+    async fn watched(&self, running: &Running) -> Result<Report, MeasureError> {
+        let mut measuring = pin!(running.measure());
         let mut events = self.link.events();
         let mut ticks = Ticks::every(Some(self.every).filter(|every| !every.is_zero()));
         let way = self.request.way;
-        let mut intervals = told::Intervals::new(&self.connection);
-        let mut tell = || intervals.next(&self.connection, clock.now_ns() - began_ns);
+        let mut intervals = Intervals::new(&self.connection);
+        let mut tell = || intervals.next(&self.connection, running.elapsed());
         loop {
             tokio::select! {
                 measured = &mut measuring => {
@@ -168,7 +131,7 @@ impl<L: Link> Client<'_, L> {
                     if !self.every.is_zero() && last.is_worth_telling(self.every) {
                         self.told.interval(&last, way);
                     }
-                    return measured.map_err(|why| Failure::Failed(format!("{}: {why}", self.host)));
+                    return measured;
                 }
                 () = ticks.next() => self.told.interval(&tell(), way),
                 Some(event) = events.recv() => match event {
@@ -187,6 +150,7 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
+    use uts::Requirements;
 
     fn args(line: &str) -> PerfArgs {
         let words = ["uts", "perf", "host"].into_iter().chain(line.split_whitespace());

@@ -22,7 +22,6 @@ use crate::link::{
 };
 use crate::media::hub::Hub;
 use crate::media::server::Client as MediaClient;
-use crate::perf;
 use crate::ui::bounded::Bounded;
 use crate::ui::log::{Filter, Log};
 use crate::ui::record::{Peer, Record};
@@ -358,7 +357,7 @@ enum Offered {
     Pipes(Arc<Pipes>),
     Tunnels(Receiver<Arc<Permits>>, Arc<Places>),
     Media(Arc<Hub>),
-    Perf(Arc<perf::Server>),
+    Perf(Arc<uts_perf::Server>),
 }
 
 /// All that clients may ask for, by its name.
@@ -427,7 +426,7 @@ async fn serve_client<L: Link>(
                     MediaClient { hub, connection, live: &live, budget, owner: &owner, teller: &teller };
                 client.serve().await.map_err(words)
             }
-            Offered::Perf(server) => measure(server, Arc::new(connection()?), &payer, &*ui, &peer).await,
+            Offered::Perf(server) => measure(server, connection()?, &payer, &*ui, &peer).await,
         }
     };
     // It lives until the client is told: flows that it drops are reset, and the client would hear
@@ -466,15 +465,15 @@ fn tell(ui: &dyn Ui, step: &str, peer: Option<&Peer>, line: &str) {
 
 /// Measures for a client, and tells what came of it.
 async fn measure(
-    server: &perf::Server,
-    connection: Arc<uts::Connection>,
+    server: &uts_perf::Server,
+    connection: uts::Connection,
     payer: &Payer,
     ui: &dyn Ui,
     peer: &Peer,
 ) -> Result<(), String> {
     let measured = server.serve(connection, payer).await.map_err(|error| error.to_string())?;
     let kind = measured.request.workload.kind();
-    for (way, half) in [("from", &measured.own.served), ("to", &measured.client.served)] {
+    for (way, half) in [("from", &measured.server.served), ("to", &measured.client.served)] {
         let Some(half) = half else { continue };
         let goodput =
             half.sum("goodput").map_or_else(String::new, |bps| format!(", {}", show::bits_per_second(bps)));

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::fs;
+use uts_end::machine;
 
 /// The machine as it is now.
 pub fn describe() -> Value {
@@ -11,10 +12,10 @@ pub fn describe() -> Value {
         "system": system.sysname().to_string_lossy(),
         "kernel": system.release().to_string_lossy(),
         "architecture": system.machine().to_string_lossy(),
-        "distribution": distribution(),
-        "processor": processor(),
+        "distribution": machine::distribution(),
+        "processor": machine::processor(),
         "cores": std::thread::available_parallelism().map(usize::from).ok(),
-        "memory_bytes": memory_bytes(),
+        "memory_bytes": machine::memory_bytes(),
         "load_1_min": load(),
         "tcp_congestion_controls": words("/proc/sys/net/ipv4/tcp_available_congestion_control"),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
@@ -30,23 +31,4 @@ pub fn load() -> Option<f64> {
 pub(crate) fn words(file: &str) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-fn field(file: &str, name: &str, separator: char) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(separator))?;
-    Some(line.trim().trim_matches('"').to_owned())
-}
-
-fn distribution() -> Option<String> {
-    field("/etc/os-release", "PRETTY_NAME", '=')
-}
-
-fn processor() -> Option<String> {
-    field("/proc/cpuinfo", "model name", ':')
-}
-
-fn memory_bytes() -> Option<u64> {
-    let kib: u64 = field("/proc/meminfo", "MemTotal", ':')?.split(' ').next()?.parse().ok()?;
-    kib.checked_mul(1024)
 }

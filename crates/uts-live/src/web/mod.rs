@@ -5,7 +5,7 @@ mod guard;
 use crate::hub::Hub;
 use crate::knobs::Knobs;
 use crate::word::Asks;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use axum::Json;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
@@ -18,7 +18,6 @@ use futures_util::Stream;
 use futures_util::stream;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -53,8 +52,7 @@ pub(crate) struct Site {
 /// # Errors
 /// The system gives no random bytes.
 pub(crate) fn token() -> Result<String> {
-    let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).ok().context("the system gives no random bytes")?;
+    let bytes = uts::random_bytes::<16>()?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

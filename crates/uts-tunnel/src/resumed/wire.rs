@@ -1,6 +1,5 @@
 //! The form of what is said on a carrier. All numbers are big-endian.
 
-use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -33,10 +32,7 @@ impl Ticket {
     /// # Errors
     /// The system gives no random bytes.
     pub fn generate() -> Result<Ticket, String> {
-        let mut bytes = [0; 32];
-        let filled = SystemRandom::new().fill(&mut bytes);
-        filled.map_err(|_| "the system gives no random bytes".to_owned())?;
-        Ok(Ticket(bytes))
+        uts::random_bytes().map(Ticket).map_err(|error| error.to_string())
     }
 
     /// Its hash. Streams are looked up by it: how long that takes says nothing of a ticket.

@@ -34,6 +34,7 @@ mod turn;
 mod waiting;
 
 use crate::clock::Clock;
+use crate::random::random_bytes;
 use crate::tls::{OnRefused, Refusals};
 use core::task::Waker;
 use core::time::Duration;
@@ -550,18 +551,4 @@ impl Drop for FlushWaiter<'_> {
     fn drop(&mut self) {
         self.0.act(|inner, _| inner.flush_waiters = inner.flush_waiters.saturating_sub(1));
     }
-}
-
-/// Bytes that nobody can guess; in a simulated network they follow from its seed.
-pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
-    use ring::rand::{SecureRandom, SystemRandom};
-    let mut bytes = [0; N];
-    #[cfg(any(test, feature = "simulation"))]
-    if let Some(network) = crate::simulation::Network::current() {
-        network.draw(&mut bytes);
-        return Ok(bytes);
-    }
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(bytes)
 }

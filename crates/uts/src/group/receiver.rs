@@ -3,7 +3,7 @@
 use super::join::{HAS, Told, VERSION, Welcome};
 use super::{Event, sockets};
 use crate::clock::Clock;
-use crate::driver::random_bytes;
+use crate::random::random_bytes;
 use crate::{Connection, FlowOptions, RecvFlow, Requirements, SendFlow};
 use core::time::Duration;
 use std::io;

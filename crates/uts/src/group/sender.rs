@@ -3,7 +3,7 @@
 use super::join::{HAS, VERSION, Welcome, emit_key};
 use super::{SendError, SenderSettings, sockets};
 use crate::clock::Clock;
-use crate::driver::random_bytes;
+use crate::random::random_bytes;
 use crate::{Connection, RecvFlow, SendFlow};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,14 +2,14 @@
 
 use crate::args::PerfArgs;
 use crate::link::{ExchangeStep, Link};
-use crate::perf::{Half, Report, Request, Way};
 use crate::ui::json::{Json, round};
 use crate::ui::plain::Plain;
-use crate::ui::{Start, Ui, lines};
+use crate::ui::{self, Start, Ui};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use uts::{Connection, Direction};
 use uts_end::output::Output;
+use uts_perf::{Ended, Half, Interval, Request, Seen, Way};
 use uts_traffic::workload::Workload;
 use uts_units::show;
 
@@ -57,153 +57,97 @@ impl Begun {
     }
 }
 
-/// Results of a measurement that has ended.
-pub struct Ended<'a> {
-    /// Request that was measured.
-    pub request: &'a Request,
-    /// Report of this end.
-    pub own: &'a Report,
-    /// Report of the server.
-    pub theirs: &'a Report,
-    /// Time that it took.
-    pub took: Duration,
-    /// By how much the clocks of the ends may disagree.
-    pub wrong_by: Duration,
-}
-
-/// One direction of a measurement, as both ends have seen it.
-struct Seen<'a> {
-    direction: &'static str,
-    driver: &'a Report,
-    driven: &'a Half,
-    /// By the other end.
-    served: &'a Half,
-}
-
-impl Ended<'_> {
-    fn seen(&self) -> impl Iterator<Item = Seen<'_>> {
-        let ends = [("out", self.own, self.theirs), ("in", self.theirs, self.own)];
-        ends.into_iter().filter_map(|(direction, driver, receiver)| {
-            let (driven, served) = (driver.driven.as_ref()?, receiver.served.as_ref()?);
-            Some(Seen { direction, driver, driven, served })
-        })
-    }
-
-    /// Why a direction ended before its time, if one did, or is not told of.
-    pub fn cut_short(&self) -> Option<String> {
-        let way = self.request.way;
-        let wanted = usize::from(way.is_forward()) + usize::from(way.is_reverse());
-        if self.seen().count() < wanted {
-            return Some("the server does not say what it has seen".into());
-        }
-        self.seen().find_map(|seen| {
-            let why = seen.driven.cut_short().or(seen.served.cut_short())?;
-            Some(format!("{}: {why}", seen.direction))
-        })
+/// Lines for people about one direction of a measurement that has ended.
+fn lines(seen: &Seen<'_>, ended: &Ended) -> Vec<String> {
+    match &ended.measured.request.workload {
+        Workload::Requests { count, .. } => requests(seen, *count, ended),
+        Workload::Messages { .. } => messages(seen, ended.wrong_by),
+        _ => bulk(seen, ended),
     }
 }
 
-impl Seen<'_> {
-    /// Time until all had arrived, or for which it was to go on.
-    fn lasted(&self, ended: &Ended<'_>) -> Duration {
-        let completions = self.served.values("completion").chain(self.driven.values("completion"));
-        let longest = completions.fold(None, |longest: Option<f64>, s| Some(longest.map_or(s, |l| l.max(s))));
-        let whole = longest.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        whole.or(ended.request.workload.lasts()).unwrap_or(ended.took)
-    }
-
-    fn lines(&self, ended: &Ended<'_>) -> Vec<String> {
-        match &ended.request.workload {
-            Workload::Requests { count, .. } => self.requests(*count, ended),
-            Workload::Messages { .. } => self.messages(ended.wrong_by),
-            _ => self.bulk(ended),
+fn bulk(seen: &Seen<'_>, ended: &Ended) -> Vec<String> {
+    let span = (Duration::ZERO, ended.lasted(seen));
+    let row = |bytes: f64, repeated: Option<u64>, whose: &str| {
+        let columns = repeated.map(|repeated| format!("  {repeated:>6}  ")).unwrap_or_default();
+        let columns = if columns.is_empty() { " ".repeat(10) } else { columns };
+        format!("{}{columns}{whose}", row(seen.direction, span, bytes as u64))
+    };
+    let mut lines = Vec::new();
+    if seen.served.flows.len() > 1 {
+        for (n, flow) in (1..).zip(&seen.served.flows) {
+            lines.push(row(flow.value("delivered").unwrap_or(0.0), None, &format!("receiver, flow {n}")));
         }
     }
+    let repeated = Some(seen.driver.packets_repeated);
+    lines.push(row(seen.driven.sum("sent").unwrap_or(0.0), repeated, "sender"));
+    lines.push(row(seen.served.sum("delivered").unwrap_or(0.0), None, "receiver"));
+    lines
+}
 
-    fn bulk(&self, ended: &Ended<'_>) -> Vec<String> {
-        let span = (Duration::ZERO, self.lasted(ended));
-        let row = |bytes: f64, repeated: Option<u64>, whose: &str| {
-            let columns = repeated.map(|repeated| format!("  {repeated:>6}  ")).unwrap_or_default();
-            let columns = if columns.is_empty() { " ".repeat(10) } else { columns };
-            format!("{}{columns}{whose}", row(self.direction, span, bytes as u64))
-        };
-        let mut lines = Vec::new();
-        if self.served.flows.len() > 1 {
-            for (n, flow) in (1..).zip(&self.served.flows) {
-                lines.push(row(flow.value("delivered").unwrap_or(0.0), None, &format!("receiver, flow {n}")));
+fn requests(seen: &Seen<'_>, count: u32, ended: &Ended) -> Vec<String> {
+    let direction = seen.direction;
+    let figure = |name| seen.driven.sum(name).unwrap_or(0.0);
+    vec![
+        format!(
+            "[{direction:<3}] {:.0} of {count} requests answered in {}, {:.1} a second",
+            figure("answered"),
+            show::seconds(ended.lasted(seen).as_secs_f64()),
+            figure("requests_per_s")
+        ),
+        spread(seen.driven, direction, "request"),
+    ]
+}
+
+fn messages(seen: &Seen<'_>, wrong_by: Duration) -> Vec<String> {
+    let direction = seen.direction;
+    let figure = |name| seen.served.sum(name).unwrap_or(0.0);
+    let mut lines = vec![
+        format!(
+            "[{direction:<3}] {:.0} messages due: {:.2} % in time, {:.0} late, {:.0} missing; {} of use",
+            figure("due"),
+            figure("in_time") * 100.0,
+            figure("late"),
+            figure("missing"),
+            show::bits_per_second(figure("goodput"))
+        ),
+        spread(seen.served, direction, "latency"),
+    ];
+    if seen.served.sum("latency_p50").is_some() {
+        let ms = wrong_by.as_secs_f64() * 1e3;
+        lines.push(format!("[{direction:<3}] the clocks of the ends agree within {ms:.2} ms"));
+    }
+    lines
+}
+
+/// One direction of a measurement that has ended, for programs.
+fn result(seen: &Seen<'_>, ended: &Ended) -> Value {
+    let half = |half: &Half| {
+        let flows = half.flows.iter().map(|flow| {
+            let named = flow.measures.iter().map(|m| (m.name.clone(), json!(round(m.value, 6))));
+            let mut fields: Map<String, Value> = named.collect();
+            if let Some(why) = &flow.cut_short {
+                fields.insert("cut_short".into(), json!(why));
             }
-        }
-        let repeated = Some(self.driver.packets_repeated);
-        lines.push(row(self.driven.sum("sent").unwrap_or(0.0), repeated, "sender"));
-        lines.push(row(self.served.sum("delivered").unwrap_or(0.0), None, "receiver"));
-        lines
-    }
-
-    fn requests(&self, count: u32, ended: &Ended<'_>) -> Vec<String> {
-        let direction = self.direction;
-        let figure = |name| self.driven.sum(name).unwrap_or(0.0);
-        vec![
-            format!(
-                "[{direction:<3}] {:.0} of {count} requests answered in {}, {:.1} a second",
-                figure("answered"),
-                show::seconds(self.lasted(ended).as_secs_f64()),
-                figure("requests_per_s")
-            ),
-            self.driven.spread(direction, "request"),
-        ]
-    }
-
-    fn messages(&self, wrong_by: Duration) -> Vec<String> {
-        let direction = self.direction;
-        let figure = |name| self.served.sum(name).unwrap_or(0.0);
-        let mut lines = vec![
-            format!(
-                "[{direction:<3}] {:.0} messages due: {:.2} % in time, {:.0} late, {:.0} missing; {} of use",
-                figure("due"),
-                figure("in_time") * 100.0,
-                figure("late"),
-                figure("missing"),
-                show::bits_per_second(figure("goodput"))
-            ),
-            self.served.spread(direction, "latency"),
-        ];
-        if self.served.sum("latency_p50").is_some() {
-            let ms = wrong_by.as_secs_f64() * 1e3;
-            lines.push(format!("[{direction:<3}] the clocks of the ends agree within {ms:.2} ms"));
-        }
-        lines
-    }
-
-    fn json(&self, ended: &Ended<'_>) -> Value {
-        let half = |half: &Half| {
-            let flows = half.flows.iter().map(|flow| {
-                let named = flow.measures.iter().map(|m| (m.name.clone(), json!(round(m.value, 6))));
-                let mut fields: Map<String, Value> = named.collect();
-                if let Some(why) = &flow.cut_short {
-                    fields.insert("cut_short".into(), json!(why));
-                }
-                Value::Object(fields)
-            });
-            flows.collect::<Vec<_>>()
-        };
-        json!({
-            "direction": self.direction, "workload": ended.request.workload.kind(),
-            "seconds": round(self.lasted(ended).as_secs_f64(), 6),
-            "packets_sent": self.driver.packets_sent, "packets_repeated": self.driver.packets_repeated,
-            "sender": half(self.driven), "receiver": half(self.served),
-        })
-    }
+            Value::Object(fields)
+        });
+        flows.collect::<Vec<_>>()
+    };
+    json!({
+        "direction": seen.direction, "workload": ended.measured.request.workload.kind(),
+        "seconds": round(ended.lasted(seen).as_secs_f64(), 6),
+        "packets_sent": seen.driver.packets_sent, "packets_repeated": seen.driver.packets_repeated,
+        "sender": half(seen.driven), "receiver": half(seen.served),
+    })
 }
 
-impl Half {
-    /// The percentiles of a figure, as a line.
-    fn spread(&self, direction: &str, name: &str) -> String {
-        let figures = ["p50", "p90", "p99", "max", "mean"].map(|which| {
-            let ms = self.sum(&format!("{name}_{which}"));
-            ms.map_or_else(|| format!("{which} -"), |ms| format!("{which} {ms:.2} ms"))
-        });
-        format!("[{direction:<3}] {name}: {}", figures.join(", "))
-    }
+/// The percentiles of a figure, as a line.
+fn spread(half: &Half, direction: &str, name: &str) -> String {
+    let figures = ["p50", "p90", "p99", "max", "mean"].map(|which| {
+        let ms = half.sum(&format!("{name}_{which}"));
+        ms.map_or_else(|| format!("{which} -"), |ms| format!("{which} {ms:.2} ms"))
+    });
+    format!("[{direction:<3}] {name}: {}", figures.join(", "))
 }
 
 /// The first columns of a row.
@@ -213,76 +157,6 @@ fn row(direction: &str, (from, to): (Duration, Duration), bytes: u64) -> String 
     let span = format!("{from_s:.2}-{to_s:.2} s");
     let (bytes, rate) = (show::bytes(bytes), show::bits_per_second(rate_bps));
     format!("[{direction:<3}] {span:<18}  {bytes:>9}  {rate:>15}")
-}
-
-/// Counts of a connection, at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    at: Duration,
-    sent: u64,
-    received: u64,
-    repeated: u64,
-}
-
-impl Counts {
-    fn now(connection: &Connection, at: Duration) -> Self {
-        let stats = connection.stats();
-        Counts {
-            at,
-            sent: stats.data_bytes_sent.saturating_sub(stats.bytes_repeated),
-            received: stats.data_bytes_received.saturating_sub(stats.data_bytes_repeated),
-            repeated: stats.chunks_repeated,
-        }
-    }
-}
-
-/// The intervals of a measurement.
-pub struct Intervals(Counts);
-
-/// Counts at both ends of an interval, and the state at its end.
-#[derive(Clone, Debug)]
-pub struct Interval {
-    from: Counts,
-    to: Counts,
-    /// The congestion window in bytes, if there is one.
-    window_bytes: Option<u64>,
-    rtt: Duration,
-}
-
-impl Intervals {
-    /// From now on.
-    pub fn new(connection: &Connection) -> Self {
-        Intervals(Counts::now(connection, Duration::ZERO))
-    }
-
-    /// The next interval, which ends so many nanoseconds after the first began.
-    pub fn next(&mut self, connection: &Connection, at_ns: u64) -> Interval {
-        let to = Counts::now(connection, Duration::from_nanos(at_ns));
-        let from = std::mem::replace(&mut self.0, to);
-        let congestion = connection.inspect(|connection| connection.congestion()).flatten();
-        // A profile without congestion control has no window.
-        let window_bytes = congestion.map(|(_, bytes)| bytes).filter(|bytes| *bytes != u64::MAX);
-        Interval { from, to, window_bytes, rtt: connection.facts().rtt_smoothed }
-    }
-}
-
-impl Interval {
-    /// True if it is long enough, as the last interval, for its rate to say something.
-    pub fn is_worth_telling(&self, every: Duration) -> bool {
-        (self.to.at - self.from.at) * 10 >= every
-    }
-
-    fn span(&self) -> (Duration, Duration) {
-        (self.from.at, self.to.at)
-    }
-
-    /// Each direction that is measured, with its bytes.
-    fn directions(&self, way: Way) -> impl Iterator<Item = (&'static str, u64)> {
-        // An answer counts as much as its request.
-        let out = way.is_forward().then_some(("out", self.to.sent - self.from.sent));
-        let back = way.is_reverse().then_some(("in", self.to.received - self.from.received));
-        out.into_iter().chain(back)
-    }
 }
 
 impl Told {
@@ -299,7 +173,7 @@ impl Told {
         if let Told::People(_, is_quiet) = self
             && (is_result || !is_quiet)
         {
-            lines::write_line(&mut Output::Out, line.into());
+            ui::lines::write_line(&mut Output::Out, line.into());
         }
     }
 
@@ -330,7 +204,7 @@ impl Told {
     pub fn interval(&self, interval: &Interval, way: Way) {
         for (direction, bytes) in interval.directions(way) {
             let (from, to) = interval.span();
-            let repeated = interval.to.repeated - interval.from.repeated;
+            let repeated = interval.packets_repeated();
             let rtt_ms = interval.rtt.as_secs_f64() * 1e3;
             let is_out = direction == "out";
             if let Told::Programs(json) = self {
@@ -376,12 +250,12 @@ impl Told {
     }
 
     /// It has ended.
-    pub fn ended(&self, ended: &Ended<'_>) {
+    pub fn ended(&self, ended: &Ended) {
         self.line(RULE, false);
-        for seen in ended.seen() {
+        for seen in ended.measured.seen() {
             match self {
-                Told::Programs(json) => json.event("result", seen.json(ended)),
-                Told::People(..) => seen.lines(ended).into_iter().for_each(|line| self.line(line, true)),
+                Told::Programs(json) => json.event("result", result(&seen, ended)),
+                Told::People(..) => lines(&seen, ended).into_iter().for_each(|line| self.line(line, true)),
             }
         }
         if let Told::Programs(json) = self {
@@ -393,7 +267,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::end::FlowReport;
+    use uts_perf::{FlowReport, Measured, Report};
     use uts_traffic::measure::Measure;
 
     fn flow(measures: &[(&str, f64)]) -> FlowReport {
@@ -410,8 +284,13 @@ mod tests {
         Request { version: 1, workload, flows: 1, way, seed: 1 }
     }
 
-    fn lines(ended: &Ended<'_>) -> Vec<String> {
-        ended.seen().flat_map(|seen| seen.lines(ended)).collect()
+    fn ended(request: Request, client: Report, server: Report) -> Ended {
+        let measured = Measured { request, client, server };
+        Ended { measured, took: Duration::from_secs(2), wrong_by: Duration::from_micros(30) }
+    }
+
+    fn all_lines(ended: &Ended) -> Vec<String> {
+        ended.measured.seen().flat_map(|seen| lines(&seen, ended)).collect()
     }
 
     #[test]
@@ -429,22 +308,15 @@ mod tests {
         let request = request(Workload::Bulk { bytes: None, duration: second }, Way::Forward);
         let own = report(vec![flow(&[("sent", 3e6)]), flow(&[("sent", 2e6)])], Vec::new());
         let theirs = report(Vec::new(), vec![flow(&[("delivered", 2e6)]), flow(&[("delivered", 2e6)])]);
-        let ended = Ended {
-            request: &request,
-            own: &own,
-            theirs: &theirs,
-            took: Duration::from_secs(2),
-            wrong_by: Duration::ZERO,
-        };
-        assert_eq!(ended.cut_short(), None);
-        let lines = lines(&ended);
+        let mut ended = ended(request, own, theirs);
+        assert_eq!(ended.measured.cut_short(), None);
+        let lines = all_lines(&ended);
         assert_eq!(lines.len(), 4, "{lines:?}");
         assert!(lines[0].ends_with("16.0 Mbit/s          receiver, flow 1"), "{}", lines[0]);
         assert!(lines[2].ends_with("40.0 Mbit/s       3  sender"), "{}", lines[2]);
         assert!(lines[3].ends_with("32.0 Mbit/s          receiver"), "{}", lines[3]);
-        let silent = Report::default();
-        let told = Ended { theirs: &silent, ..ended };
-        assert_eq!(told.cut_short().as_deref(), Some("the server does not say what it has seen"));
+        ended.measured.server = Report::default();
+        assert_eq!(ended.measured.cut_short().as_deref(), Some("the server does not say what it has seen"));
     }
 
     #[test]
@@ -454,13 +326,11 @@ mod tests {
         let figures = spread("request");
         let mut measures: Vec<(&str, f64)> = figures.iter().map(|name| (name.as_str(), 1.5)).collect();
         measures.extend([("answered", 9.0), ("completion", 0.5), ("requests_per_s", 18.0)]);
-        let request_ = request(asked, Way::Reverse);
+        let asked = request(asked, Way::Reverse);
         let theirs = report(vec![flow(&measures)], Vec::new());
         let own = report(Vec::new(), vec![flow(&[("served", 9.0)])]);
-        let (took, wrong_by) = (Duration::from_secs(2), Duration::from_micros(30));
-        let ended = Ended { request: &request_, own: &own, theirs: &theirs, took, wrong_by };
         assert_eq!(
-            lines(&ended),
+            all_lines(&ended(asked, own, theirs)),
             [
                 "[in ] 9 of 9 requests answered in 0.50 s, 18.0 a second",
                 "[in ] request: p50 1.50 ms, p90 1.50 ms, p99 1.50 ms, max 1.50 ms, mean 1.50 ms",
@@ -468,13 +338,12 @@ mod tests {
         );
         let (every, second) = (Duration::from_millis(20), Duration::from_secs(1));
         let timed = Workload::Messages { every, bytes: 160, duration: second, deadline: second };
-        let request_ = request(timed, Way::Forward);
+        let timed = request(timed, Way::Forward);
         let own = report(vec![flow(&[("sent", 8000.0), ("skipped", 0.0)])], Vec::new());
         let arrived = [("due", 50.0), ("in_time", 0.98), ("missing", 1.0), ("goodput", 62_720.0)];
         let theirs = report(Vec::new(), vec![flow(&arrived)]);
-        let ended = Ended { request: &request_, own: &own, theirs: &theirs, took, wrong_by };
         assert_eq!(
-            lines(&ended),
+            all_lines(&ended(timed, own, theirs)),
             [
                 "[out] 50 messages due: 98.00 % in time, 0 late, 1 missing; 62.7 kbit/s of use",
                 "[out] latency: p50 -, p90 -, p99 -, max -, mean -",

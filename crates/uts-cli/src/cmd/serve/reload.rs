@@ -6,7 +6,6 @@ use super::{Offer, Offered, check};
 use crate::args::ServeArgs;
 use crate::cmd::Failure;
 use crate::media::{self, hub::Hub};
-use crate::perf;
 use std::ffi::OsString;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -81,7 +80,7 @@ struct Behind {
     files: Option<Service>,
     places: Arc<Places>,
     media: Arc<Hub>,
-    perf: Arc<perf::Server>,
+    perf: Arc<uts_perf::Server>,
 }
 
 impl Behind {
@@ -113,7 +112,7 @@ impl Behind {
             offer = offer.with(media::SERVICE, Offered::Media(self.media.clone()));
         }
         if args.perf {
-            offer = offer.with(perf::SERVICE, Offered::Perf(self.perf.clone()));
+            offer = offer.with(uts_perf::SERVICE, Offered::Perf(self.perf.clone()));
         }
         Ok((offer, files))
     }

@@ -1,7 +1,6 @@
 //! One end of a measurement.
 
-use super::Request;
-use super::control::LASTS_MAX;
+use crate::control::{LASTS_MAX, Request, Way};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
@@ -71,66 +70,67 @@ pub struct Report {
     pub packets_repeated: u64,
 }
 
-/// Does this end's part of what was asked. To be called within a `LocalSet` of a tokio runtime.
-///
-/// # Errors
-/// What keeps it from being done at all, or that wrong content has come.
-pub async fn measure(
-    connection: &Connection,
-    role: Role,
-    request: &Request,
-    clock: Rc<dyn Clock>,
-) -> Result<Report, String> {
-    let (drives, serves) = match role {
-        Role::Client => (request.way.is_forward(), request.way.is_reverse()),
-        Role::Server => (request.way.is_reverse(), request.way.is_forward()),
-    };
-    let own = match &request.workload {
-        Workload::Messages { deadline, .. } if drives => {
-            let options = FlowOptions::requiring(Requirements::timely(*deadline));
-            Some(connection.open_flow(options).await.map_err(|error| error.to_string())?)
-        }
-        _ => None,
-    };
-    let opened = match &request.workload {
-        Workload::Messages { .. } => Opened::Messages,
-        _ => Opened::Streams,
-    };
-    let session = Rc::new(UniversalSession::beside(connection.clone(), role, own, opened));
-    let before = connection.stats();
-    let end = End { session, clock, request };
-    let (driven, served) = tokio::join!(
-        async {
-            let driven = end.half(drives, true).await;
-            end.session.finish_messages().await;
-            driven
-        },
-        end.half(serves, false),
-    );
-    let after = connection.stats();
-    Ok(Report {
-        driven: driven?,
-        served: served?,
-        packets_sent: after.packets_sent - before.packets_sent,
-        packets_repeated: after.chunks_repeated - before.chunks_repeated,
-    })
-}
-
-struct End<'a> {
+/// One end of a measurement.
+pub(crate) struct End {
+    connection: Connection,
     session: Rc<UniversalSession>,
-    clock: Rc<dyn Clock>,
-    request: &'a Request,
+    request: Request,
+    role: Role,
 }
 
-impl End<'_> {
+impl End {
+    /// Takes all flows of the connection from now on. A flow for messages is opened, since its
+    /// profile has to be agreed on with the peer: what is sent before that waits for it. To be
+    /// called within a `LocalSet` of a tokio runtime, and a round trip before the measurement.
+    ///
+    /// # Errors
+    /// What keeps it from being measured.
+    pub async fn prepare(connection: Connection, role: Role, request: Request) -> Result<Self, String> {
+        let (opened, own) = match &request.workload {
+            Workload::Messages { deadline, .. } if drives(role, request.way) => {
+                let options = FlowOptions::requiring(Requirements::timely(*deadline));
+                let own = connection.open_flow(options).await.map_err(|error| error.to_string())?;
+                (Opened::Messages, Some(own))
+            }
+            Workload::Messages { .. } => (Opened::Messages, None),
+            _ => (Opened::Streams, None),
+        };
+        let session = Rc::new(UniversalSession::beside(connection.clone(), role, own, opened));
+        Ok(End { connection, session, request, role })
+    }
+
+    /// Does this end's part of what was asked. To be called once.
+    ///
+    /// # Errors
+    /// What keeps it from being done at all, or that wrong content has come.
+    pub async fn measure(&self, clock: &Rc<dyn Clock>) -> Result<Report, String> {
+        let before = self.connection.stats();
+        let (driven, served) = tokio::join!(
+            async {
+                let driven = self.half(true, clock).await;
+                self.session.finish_messages().await;
+                driven
+            },
+            self.half(false, clock),
+        );
+        let after = self.connection.stats();
+        Ok(Report {
+            driven: driven?,
+            served: served?,
+            packets_sent: after.packets_sent - before.packets_sent,
+            packets_repeated: after.chunks_repeated - before.chunks_repeated,
+        })
+    }
+
     /// All flows of one direction, at once.
-    async fn half(&self, is_wanted: bool, is_driver: bool) -> Result<Option<Half>, String> {
-        if !is_wanted {
+    async fn half(&self, is_driver: bool, clock: &Rc<dyn Clock>) -> Result<Option<Half>, String> {
+        let peer = if self.role == Role::Client { Role::Server } else { Role::Client };
+        if !drives(if is_driver { self.role } else { peer }, self.request.way) {
             return Ok(None);
         }
         let mut flows = JoinSet::new();
         for _ in 0..self.request.flows {
-            let (session, clock, request) = (self.session.clone(), self.clock.clone(), self.request.clone());
+            let (session, clock, request) = (self.session.clone(), clock.clone(), self.request.clone());
             flows.spawn_local(async move { one(&session, &*clock, &request, is_driver).await });
         }
         let mut half = Half::default();
@@ -140,6 +140,14 @@ impl End<'_> {
             half.flows.push(FlowReport { measures: outcome.measures, cut_short });
         }
         Ok(Some(half))
+    }
+}
+
+/// True if an end sends, or asks.
+fn drives(role: Role, way: Way) -> bool {
+    match role {
+        Role::Client => way.is_forward(),
+        Role::Server => way.is_reverse(),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Messages of the ends to each other about a measurement, and the bounds of a measurement.
 
-use super::Report;
+use crate::end::Report;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use uts::{Flow, RecvFlow, SendFlow};
 use uts_traffic::workload::Workload;
 use uts_units::show;
@@ -136,16 +137,18 @@ pub enum ToClient {
 }
 
 /// The flow for control.
-pub struct Control {
+#[derive(Debug)]
+pub(crate) struct Control {
     send: SendFlow,
     recv: RecvFlow,
+    patience: Duration,
 }
 
 impl Control {
-    /// Over the first flow of a connection.
-    pub fn new(flow: Flow) -> Self {
+    /// Over the first flow of a connection. Each message of the peer may take so long.
+    pub fn new(flow: Flow, patience: Duration) -> Self {
         let (send, recv) = flow.split();
-        Control { send, recv }
+        Control { send, recv, patience }
     }
 
     /// Says something.
@@ -165,17 +168,21 @@ impl Control {
     /// Next message of the peer. Once begun, it must be read to its end.
     ///
     /// # Errors
-    /// Those of the flow; [`io::ErrorKind::InvalidData`] if it is longer than 256 KiB, or not what
-    /// an end says.
+    /// Those of [`hear`], and [`io::ErrorKind::TimedOut`].
     pub async fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
-        hear(&mut self.recv).await
+        let late = || {
+            let text = format!("nothing is heard of the other end for {}", show::time(self.patience));
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        };
+        timeout(self.patience, hear(&mut self.recv)).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
-/// The next message; see [`Control::hear`]. Memory is taken as bytes come, not as they are said to.
+/// The next message of a peer. Memory is taken as bytes come, not as they are said to.
 ///
 /// # Errors
-/// As there.
+/// Those of the flow; [`io::ErrorKind::InvalidData`] if it is longer than 256 KiB, or not what an
+/// end says.
 pub async fn hear<T: DeserializeOwned>(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let length = recv.read_u32().await?;
     if length > MESSAGE_BYTES_MAX {

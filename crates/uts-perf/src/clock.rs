@@ -1,30 +1,23 @@
 //! A clock that both ends of a connection share, as well as a round trip lets them.
 
-use super::{Control, ToClient, ToServer};
+use crate::control::{Control, ToClient, ToServer};
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
-use uts_end::clock::MonotonicClock;
 use uts_traffic::clock::Clock;
 use uts_traffic::transport::Local;
 
 /// Number of times that a client asks for the server's time. The quickest answer counts.
 const ASKED: usize = 16;
 
-/// The server's clock, as an end knows it.
-pub struct SharedClock {
-    own: MonotonicClock,
-    /// So far the shared clock is ahead of this machine's, in nanoseconds.
-    ahead_ns: i64,
-}
+/// Time after which it does not ask again, in nanoseconds: over a long path little varies.
+const ASKS_NS: u64 = 2_000_000_000;
 
-impl SharedClock {
-    /// Of a server: this machine's clock. To be called within a `LocalSet` of a tokio runtime.
-    ///
-    /// # Errors
-    /// If the system gives no timer.
-    pub fn own() -> io::Result<Self> {
-        Ok(SharedClock { own: MonotonicClock::new()?, ahead_ns: 0 })
-    }
+/// The server's clock, as a client knows it.
+pub(crate) struct SharedClock {
+    own: Rc<dyn Clock>,
+    /// So far the shared clock is ahead of the client's, in nanoseconds.
+    ahead_ns: i64,
 }
 
 impl Clock for SharedClock {
@@ -33,7 +26,7 @@ impl Clock for SharedClock {
     }
 
     fn sleep_until(&self, at_ns: u64) -> Local<'static, ()> {
-        // An instant before the machine's clock began has passed.
+        // An instant before the client's clock began has passed.
         let own_ns = i128::from(at_ns) - i128::from(self.ahead_ns);
         self.own.sleep_until(u64::try_from(own_ns.max(0)).unwrap_or(u64::MAX))
     }
@@ -43,12 +36,15 @@ impl Clock for SharedClock {
 /// ways there and back differ in delay. Cristian's algorithm, 1989.
 ///
 /// # Errors
-/// Those of the flow, an answer that is none, or a system without timers.
-pub async fn agree(control: &mut Control) -> io::Result<(SharedClock, Duration)> {
-    let mut clock = SharedClock::own()?;
-    let mut quickest_ns = u64::MAX;
+/// Those of the flow, or an answer that is none.
+pub(crate) async fn agree(control: &mut Control, own: Rc<dyn Clock>) -> io::Result<(SharedClock, Duration)> {
+    let mut clock = SharedClock { own, ahead_ns: 0 };
+    let (mut quickest_ns, began_ns) = (u64::MAX, clock.own.now_ns());
     for _ in 0..ASKED {
         let asked_ns = clock.own.now_ns();
+        if quickest_ns < u64::MAX && asked_ns - began_ns > ASKS_NS {
+            break;
+        }
         control.say(&ToServer::Time).await?;
         let ToClient::Time(server_ns) = control.hear().await? else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not say its time"));
@@ -72,6 +68,7 @@ fn ahead(server_ns: u64, asked_ns: u64, took_ns: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts_end::clock::MonotonicClock;
 
     #[test]
     fn a_clock_is_read_half_way_through_the_round_trip() {
@@ -85,7 +82,7 @@ mod tests {
         tokio::task::LocalSet::new()
             .run_until(async {
                 for ahead_ns in [3_600_000_000_000, -20_000_000] {
-                    let clock = SharedClock { own: MonotonicClock::new().unwrap(), ahead_ns };
+                    let clock = SharedClock { own: Rc::new(MonotonicClock::new().unwrap()), ahead_ns };
                     let at_ns = clock.now_ns() + 1_000_000;
                     clock.sleep_until(at_ns).await;
                     assert!(clock.now_ns() >= at_ns, "{ahead_ns}");
