@@ -11,6 +11,7 @@ mod distance;
 mod ends;
 mod host;
 mod iperf;
+mod offload;
 mod parts;
 mod picture;
 mod report;
