@@ -222,10 +222,22 @@ fn measure(options: &Options) -> Result<i32> {
     let cases = works::cases(&options.works, &world, &transports, &plan);
     let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];
-    let bars = bars::judge(&rows, &adaptivity);
+    let (bars, leads) = (bars::judge(&rows, &adaptivity), bars::leads(&rows));
     let host = host::Host::here();
-    let report =
-        Report { host, load, plan, skipped, rows, parts, adaptivity, exchanges, factors, passes, bars };
+    let report = Report {
+        host,
+        load,
+        plan,
+        skipped,
+        rows,
+        parts,
+        adaptivity,
+        exchanges,
+        factors,
+        passes,
+        bars,
+        leads,
+    };
     print!("{}", report.text());
     let json = report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());
