@@ -294,15 +294,18 @@ pub fn lacks(task: &Task) -> anyhow::Error {
     anyhow::anyhow!("{} has no {}", task.transport.name(), task.work.name())
 }
 
+/// Prints where this server waits for its client.
 pub fn announce(addr: SocketAddr, key: String) -> Result<()> {
     println!("{}", serde_json::to_string(&Ready { addr, key })?);
     Ok(())
 }
 
+/// Hexadecimal digits of bytes.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Bytes of hexadecimal digits.
 pub fn from_hex(digits: &str) -> Result<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or(""));
     let bytes: Result<Vec<u8>, _> = pairs.map(|pair| u8::from_str_radix(pair, 16)).collect();
@@ -320,11 +323,13 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// One that begins with the first bytes.
     pub fn new(task: &Task) -> Self {
         Meter { warm_up: task.warm_up(), started: None, counted_from: None, bytes: 0, calls: 0 }
     }
 
-    /// Mostly no more than two additions, so that what is measured is not the measuring.
+    /// Counts bytes that have arrived. Mostly no more than two additions, so that what is measured
+    /// is not the measuring.
     #[inline]
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         self.bytes += bytes as u64;
@@ -348,6 +353,7 @@ impl Meter {
         Ok(())
     }
 
+    /// What was found, once the last bytes have arrived.
     pub fn finish(self) -> Result<Outcome> {
         let ended = Instant::now();
         let (Some((_, cpu_before)), Some((from, bytes_before))) = (self.started, self.counted_from) else {
@@ -372,14 +378,17 @@ pub struct Expense {
 }
 
 impl Expense {
+    /// Begins now, for as long as the task says.
     pub fn start(task: &Task) -> Result<Self> {
         Ok(Expense { deadline: Instant::now() + task.duration, cpu_before: usage::cpu_s()?, bytes: 0 })
     }
 
+    /// Whether time is not up.
     pub fn goes_on(&self) -> bool {
         Instant::now() < self.deadline
     }
 
+    /// What was spent.
     pub fn finish(self) -> Result<Outcome> {
         Ok(Outcome { bytes: self.bytes, cpu_s: usage::cpu_s()? - self.cpu_before, ..Outcome::default() })
     }
@@ -394,6 +403,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
+    /// Begins now, for as long as the task says.
     pub fn start(task: &Task) -> Result<Self> {
         let (now, cpu_before) = (Instant::now(), usage::cpu_s()?);
         let round_trips_ns = Vec::with_capacity(1 << 16);
@@ -411,6 +421,7 @@ impl Stopwatch {
         self.round_trips_ns.push(self.left.elapsed().as_nanos() as u64);
     }
 
+    /// What was found.
     pub fn finish(self) -> Result<Outcome> {
         // Of all of them: what a round trip takes of the processor is the mean.
         let cpu_s = (usage::cpu_s()? - self.cpu_before) / self.round_trips_ns.len() as f64;

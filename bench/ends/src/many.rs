@@ -21,10 +21,12 @@ pub fn add(count: &AtomicU64) {
 }
 
 impl Counter {
+    /// Begins now.
     pub fn start() -> Result<Self> {
         Ok(Counter { accepted: Arc::default(), cpu_before: usage::cpu_s()? })
     }
 
+    /// What was found.
     pub fn finish(&mut self) -> Result<Outcome> {
         let count = self.accepted.load(Ordering::Relaxed);
         anyhow::ensure!(count > 0, "nothing was accepted");
@@ -42,10 +44,12 @@ pub struct Shakes {
 }
 
 impl Shakes {
+    /// Begins now.
     pub fn start() -> Result<Self> {
         Ok(Shakes { started: Instant::now(), cpu_before: usage::cpu_s()?, took_ns: Vec::new(), count: 0 })
     }
 
+    /// Time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -56,6 +60,7 @@ impl Shakes {
         self.count += 1;
     }
 
+    /// What was found.
     pub fn finish(mut self) -> Result<Outcome> {
         self.took_ns.sort_unstable();
         let us = |share| summary::percentile(&self.took_ns, share).unwrap_or(0) as f64 / 1e3;
