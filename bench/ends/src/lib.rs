@@ -1,5 +1,10 @@
 //! What the two ends of a measurement have in common, whatever carries the data. Rivals that link
 //! libraries of their own, of which a program can have but one, are programs with this library.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark reads the clock and opens sockets"
+)]
 
 pub mod many;
 pub mod summary;

@@ -1,6 +1,11 @@
 //! Ends of measurements over QUIC by quiche, with windows that do not limit it. A thread carries
 //! all connections of an end and sleeps in `ppoll`: quiche itself has neither sockets nor timers.
 //! Its own programs do the same, and leave pacing to the kernel or, as here, out.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark reads the clock and opens sockets"
+)]
 
 use anyhow::{Context, Result, ensure};
 use boring::pkey::PKey;

@@ -1,6 +1,11 @@
 //! Ends of measurements over QUIC by TQUIC, with windows that do not limit it. A thread carries all
 //! connections of an end and sleeps in `ppoll`: TQUIC has timers, and leaves sockets to its user.
 //! It has no datagrams, and so no messages.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark reads the clock and opens sockets"
+)]
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
