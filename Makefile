@@ -36,14 +36,14 @@ target/interop/made: interop/requirements.txt
 	target/interop/bin/pip install --quiet --disable-pip-version-check -r interop/requirements.txt
 	@touch $@
 
-bench: setup ## Measure UTS beside raw UDP, kernel TCP, quinn and s2n-quic, and its parts, and say what fell since the last record (QUICK=1 for a first look, RECORD=1 to record): docs/performance.md
-	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
+bench: setup ## Measure UTS beside raw UDP, kernel TCP, quinn, s2n-quic, quiche and TQUIC, and its parts, and say what fell since the last record (QUICK=1 for a first look, RECORD=1 to record): docs/performance.md
+	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target -p uts-bench $$(scripts/bench-rivals)
 	@bench/target/release/uts-bench $(if $(QUICK),--quick) --out bench/out/bench.json $(BENCH)
 	@$(if $(findstring --out,$(BENCH)),true,python3 bench/compare.py bench/out/bench.json bench/out/recorded$(if $(QUICK),-quick).json $(if $(RECORD),--record))
 
 bench-test: setup ## Test the program that measures, and the one that compares
 	@python3 bench/compare.py --test
-	@scripts/cargo-test --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
+	@scripts/cargo-test --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target -p uts-bench -p uts-bench-ends $$(scripts/bench-rivals)
 
 bench-copies: setup ## Measure `uts cp` beside scp, rsync and croc, on loopback and over emulated paths (QUICK=1 for small files): bench/copies
 	cargo build --release --locked --bin uts --bin uts-lab

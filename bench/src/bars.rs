@@ -168,6 +168,53 @@ fn connections(rows: &[Row], bars: &mut Vec<Bar>) {
     }
 }
 
+/// Where a rival that encrypts as UTS does is ahead of it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Lead {
+    /// The rival.
+    pub rival: &'static str,
+    /// The work, and where.
+    pub work: String,
+    /// What it is ahead in.
+    pub what: &'static str,
+    /// By how much, as a ratio above 1: the median of repetitions.
+    pub ratio: f64,
+}
+
+/// All leads, in the order of `rows`.
+pub fn leads(rows: &[Row]) -> Vec<Lead> {
+    use Transport::{Quiche, Quinn, S2nQuic, TcpRustls, Tquic, Uts};
+    /// What counts, and whether less of it is better.
+    const FIGURES: [(&str, &str, bool); 5] = [
+        ("gbps", "goodput", false),
+        ("both_s_per_gb", "CPU per byte, both ends", true),
+        ("p50_us", "median time", true),
+        ("per_s", "messages", false),
+        ("per_core_s", "accepted per second and core", false),
+    ];
+    let rivals = [Quinn, S2nQuic, Quiche, Tquic, TcpRustls].map(Transport::name);
+    let mut leads = Vec::new();
+    for row in rows.iter().filter(|row| rivals.contains(&row.transport)) {
+        let beside = |ours: &&Row| {
+            let key = |row: &Row| (row.work, row.path, row.cores, row.connections);
+            ours.transport == Uts.name() && key(ours) == key(row)
+        };
+        let Some(ours) = rows.iter().find(beside) else { continue };
+        for (figure, what, less) in FIGURES {
+            let (Some(theirs), Some(ours)) = (row.figures.get(figure), ours.figures.get(figure)) else {
+                continue;
+            };
+            let (better, worse) = if less { (ours, theirs) } else { (theirs, ours) };
+            let Some(ratio) = Summary::of(ratios(better.clone(), worse.clone())) else { continue };
+            if ratio.median > 1.0 {
+                let work = format!("{}, {}, {}", row.work, row.path, row.cores);
+                leads.push(Lead { rival: row.transport, work, what, ratio: ratio.median });
+            }
+        }
+    }
+    leads
+}
+
 /// The path on which what waits is measured.
 fn usual(rows: &[Row]) -> &'static str {
     let waits = |row: &&Row| row.work != Work::Bulk.name();
@@ -201,4 +248,56 @@ fn ratio(rows: &[Row], ours: &Pick<'_>, theirs: &Pick<'_>, less: bool) -> Option
 /// Ratios within repetitions, where both gave something.
 fn ratios(ours: Vec<Option<f64>>, theirs: Vec<Option<f64>>) -> impl Iterator<Item = f64> {
     ours.into_iter().zip(theirs).filter_map(|(a, b)| Some(a? / b?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(transport: Transport, path: &'static str, figures: &[(&'static str, &[f64])]) -> Row {
+        let figures = figures.iter().map(|(name, values)| (*name, values.iter().map(|v| Some(*v)).collect()));
+        Row {
+            work: Work::Bulk.name(),
+            path,
+            cores: TWO_CORES,
+            transport: transport.name(),
+            connections: 1,
+            figures: figures.collect(),
+            note: String::new(),
+            failures: Vec::new(),
+            set_aside: Vec::new(),
+        }
+    }
+
+    /// More of some is better, and less of others; each repetition is compared with its own.
+    #[test]
+    fn rivals_that_are_ahead_are_named() {
+        let rows = [
+            row(
+                Transport::Uts,
+                "veth",
+                &[("gbps", &[10.0, 20.0, 10.0]), ("both_s_per_gb", &[1.0, 1.0, 1.0])],
+            ),
+            row(
+                Transport::Quiche,
+                "veth",
+                &[("gbps", &[9.0, 19.0, 30.0]), ("both_s_per_gb", &[0.5, 0.8, 2.0])],
+            ),
+            row(Transport::TcpRustls, "veth", &[("gbps", &[11.0, 30.0, 5.0])]),
+            // Not encrypted, and not on the same path.
+            row(Transport::RawUdp, "veth", &[("gbps", &[90.0, 90.0, 90.0])]),
+            row(Transport::Quinn, "veth-1500", &[("gbps", &[90.0, 90.0, 90.0])]),
+        ];
+        let lead = |rival: Transport, what, ratio| Lead {
+            rival: rival.name(),
+            work: "bulk, veth, two cores".to_owned(),
+            what,
+            ratio,
+        };
+        let expected = [
+            lead(Transport::Quiche, "CPU per byte, both ends", 1.25),
+            lead(Transport::TcpRustls, "goodput", 1.1),
+        ];
+        assert_eq!(leads(&rows), expected);
+    }
 }

@@ -11,12 +11,11 @@ mod distance;
 mod ends;
 mod host;
 mod iperf;
+mod offload;
 mod parts;
 mod picture;
 mod report;
 mod rival;
-mod summary;
-mod usage;
 mod works;
 mod world;
 
@@ -25,6 +24,7 @@ use ends::{Transport, Work};
 use report::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use uts_bench_ends::{summary, usage};
 use works::Plan;
 use world::{Place, World};
 
@@ -36,8 +36,8 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
                        transports), parts (of UTS by themselves), adaptivity (mechanisms in slots against those that
                        the compiler knows), exchange (processor time of an exchange), factors (functions left out),
                        passes (one pass over a packet's data against passes in turn)
-  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
-                       uts-blocking, uts-crc-32c, uts-crc-32c-blocking, uts-bare
+  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, quiche, tquic, srt,
+                       enet, uts, uts-blocking, uts-crc-32c, uts-crc-32c-blocking, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
   --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
@@ -172,6 +172,10 @@ fn measure(options: &Options) -> Result<i32> {
     skipped.append(&mut world.skipped);
     world.keep(&options.places);
     let mut transports = options.transports.clone();
+    if !options.works.is_empty() {
+        skipped.extend(transports.iter().filter_map(|t| works::missing(*t)));
+        transports.retain(|t| works::missing(*t).is_none());
+    }
     if transports.iter().any(|t| t.is_iperf()) && options.works.contains(&Work::Bulk) && !iperf::is_here() {
         transports.retain(|t| !t.is_iperf());
         skipped.push("iperf3: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
@@ -218,10 +222,22 @@ fn measure(options: &Options) -> Result<i32> {
     let cases = works::cases(&options.works, &world, &transports, &plan);
     let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];
-    let bars = bars::judge(&rows, &adaptivity);
+    let (bars, leads) = (bars::judge(&rows, &adaptivity), bars::leads(&rows));
     let host = host::Host::here();
-    let report =
-        Report { host, load, plan, skipped, rows, parts, adaptivity, exchanges, factors, passes, bars };
+    let report = Report {
+        host,
+        load,
+        plan,
+        skipped,
+        rows,
+        parts,
+        adaptivity,
+        exchanges,
+        factors,
+        passes,
+        bars,
+        leads,
+    };
     print!("{}", report.text());
     let json = report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());

@@ -86,6 +86,8 @@ const BULK: &[Group] = &[
 const UTS: Shown = ("UTS", &[Transport::Uts]);
 const QUINN: Shown = ("quinn", &[Transport::Quinn]);
 const S2N: Shown = ("s2n-quic", &[Transport::S2nQuic]);
+const QUICHE: Shown = ("quiche", &[Transport::Quiche]);
+const TQUIC: Shown = ("TQUIC", &[Transport::Tquic]);
 const TCP: Shown = ("TCP CUBIC", &[Transport::TcpCubic]);
 const TLS: Shown = ("TLS over TCP", &[Transport::TcpRustls]);
 const RAW: Shown = ("raw UDP", &[Transport::RawUdp]);
@@ -95,7 +97,7 @@ const PANELS: [Panel; 5] = [
         title: "Bulk data, encrypted: Gbit/s",
         figure: ("gbps", 1.0),
         groups: BULK,
-        transports: &[UTS, S2N, QUINN, TLS],
+        transports: &[UTS, S2N, QUINN, QUICHE, TQUIC, TLS],
     },
     Panel {
         title: "Bulk data, not encrypted: Gbit/s",
@@ -124,19 +126,21 @@ const PANELS: [Panel; 5] = [
             RAW,
             QUINN,
             S2N,
+            QUICHE,
+            TQUIC,
         ],
     },
     Panel {
         title: "Messages of 100 bytes, unreliable, encrypted: millions a second",
         figure: ("per_s", 1e-6),
         groups: &[anywhere("as many as go through", Work::Messages, TWO_CORES)],
-        transports: &[UTS, QUINN],
+        transports: &[UTS, QUINN, QUICHE],
     },
     Panel {
         title: "Handshake, median, microseconds (less is better)",
         figure: ("p50_us", 1.0),
         groups: &[anywhere("one after the other", Work::Handshakes, TWO_CORES)],
-        transports: &[UTS, QUINN, TLS],
+        transports: &[UTS, QUINN, QUICHE, TQUIC, TLS],
     },
 ];
 

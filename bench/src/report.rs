@@ -1,6 +1,6 @@
 //! What was found, as tables for people and as JSON for programs.
 
-use crate::bars::Bar;
+use crate::bars::{Bar, Lead};
 use crate::ends::Work;
 use crate::host::Host;
 use crate::parts::{Adaptivity, Cost, ExchangeCost, Factor, Passes};
@@ -36,6 +36,8 @@ pub struct Report {
     pub passes: Vec<Passes>,
     /// What UTS has to reach.
     pub bars: Vec<Bar>,
+    /// Where rivals are ahead of it.
+    pub leads: Vec<Lead>,
 }
 
 /// A column of a table: its title, the figure that it shows, how many digits.
@@ -127,6 +129,9 @@ impl Report {
         }
         if !self.bars.is_empty() {
             text.push_str(&self.bar_table());
+        }
+        if !self.leads.is_empty() {
+            text.push_str(&self.lead_table());
         }
         text
     }
@@ -236,6 +241,15 @@ impl Report {
             ]);
         }
         format!("\nBars\n{}", table(&lines))
+    }
+
+    fn lead_table(&self) -> String {
+        let mut lines = vec![["work", "ahead of uts", "in", "times"].map(str::to_owned).to_vec()];
+        for Lead { rival, work, what, ratio } in &self.leads {
+            let (rival, what) = ((*rival).to_owned(), (*what).to_owned());
+            lines.push(vec![work.clone(), rival, what, format!("{ratio:.2}")]);
+        }
+        format!("\nWhere rivals that encrypt lead, by the median of repetitions\n{}", table(&lines))
     }
 
     fn part_table(&self) -> String {

@@ -8,6 +8,7 @@ use crate::{distance, iperf, rival, usage};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -105,6 +106,19 @@ impl Row {
 /// of a thousand takes a quarter of a second. Each has its part only after several rounds.
 const SHARED_FOR: f64 = 4.0;
 
+/// The program that has a transport's ends.
+fn program(transport: Transport) -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(transport.program().map_or_else(|| program.clone(), |name| program.with_file_name(name)))
+}
+
+/// Why a transport cannot be measured, if the program that has its ends is not there.
+pub fn missing(transport: Transport) -> Option<String> {
+    let is_there = program(transport).is_ok_and(|program| program.is_file());
+    let name = transport.name();
+    (!is_there).then(|| format!("{name}: not built; what it needs is said by scripts/bench-rivals"))
+}
+
 /// All cases of the works that are asked for.
 pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Plan) -> Vec<Case> {
     let has = |place: &Place| world.places().contains(place);
@@ -130,11 +144,17 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
                 {
                     add(usual, false, 1);
                 }
-                Work::Messages | Work::SingleMessages if is_plain_uts || transport == Transport::Quinn => {
+                Work::Messages | Work::SingleMessages
+                    if is_plain_uts || matches!(transport, Transport::Quinn | Transport::Quiche) =>
+                {
                     add(usual, false, 1);
                 }
                 Work::Handshakes
-                    if is_plain_uts || matches!(transport, Transport::Quinn | Transport::TcpRustls) =>
+                    if is_plain_uts
+                        || matches!(
+                            transport,
+                            Transport::Quinn | Transport::Quiche | Transport::Tquic | Transport::TcpRustls
+                        ) =>
                 {
                     add(usual, false, 1);
                 }
@@ -356,7 +376,7 @@ impl Case {
         if transport.is_rival() {
             return rival::bulk(world, place, transport, &pair);
         }
-        let program = std::env::current_exe()?;
+        let program = program(transport)?;
         let program = program.to_str().context("the program's path is not UTF-8")?;
         let patience = duration + Duration::from_secs(if work == Work::Idle { 200 } else { 10 });
         let task = Task { transport, work, duration, connections, properties: plan.properties.clone() };

@@ -3,7 +3,10 @@
 //! The whole program runs again in a user and network namespace of its own (the client's host). A
 //! child holds a second network namespace (the server's host). Both end with the program.
 
-use anyhow::{Context, Result, ensure};
+use crate::offload::Interface;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
@@ -51,12 +54,14 @@ impl Place {
         }
     }
 
-    /// What is asked of both interfaces.
-    const fn features(self) -> &'static [&'static str] {
+    /// Features of both interfaces, and whether they are on.
+    pub const fn features(self) -> &'static [(&'static str, bool)] {
+        const TCP: (&str, bool) = ("tx-tcp-segmentation", false);
+        const UDP: (&str, bool) = ("tx-udp-segmentation", false);
         match self {
             Place::Loopback | Place::Veth => &[],
-            Place::Segments => &["tso", "off", "tx-udp-segmentation", "off", "gro", "off"],
-            Place::SegmentsGro => &["tso", "off", "tx-udp-segmentation", "off", "gro", "on"],
+            Place::Segments => &[TCP, UDP, ("rx-gro", false)],
+            Place::SegmentsGro => &[TCP, UDP, ("rx-gro", true)],
         }
     }
 }
@@ -149,8 +154,8 @@ impl World {
             run(self.at_server(place, "ip").args(&arguments))?;
         }
         if !place.features().is_empty() {
-            run(Command::new("ethtool").args(["-K", &near]).args(place.features()))?;
-            run(self.at_server(place, "ethtool").args(["-K", &far]).args(place.features()))?;
+            Interface::named(&near)?.set(place.features())?;
+            in_namespace_of(pid, || Interface::named(&far)?.set(place.features()))?;
         }
         Ok(())
     }
@@ -195,7 +200,21 @@ impl Drop for World {
     }
 }
 
-fn ip(arguments: &[&str]) -> Result<()> {
+/// Does something in the network namespace of a process.
+fn in_namespace_of(pid: &str, act: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    let namespace = File::open(format!("/proc/{pid}/ns/net")).context("the second namespace")?;
+    // A thread of its own: others keep their namespace.
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            setns(namespace, CloneFlags::CLONE_NEWNET).context("entering the second namespace")?;
+            act()
+        });
+        thread.join().unwrap_or_else(|_| bail!("its thread has panicked"))
+    })
+}
+
+/// Calls `ip`.
+pub fn ip(arguments: &[&str]) -> Result<()> {
     run(Command::new("ip").args(arguments))
 }
 

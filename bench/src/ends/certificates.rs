@@ -1,13 +1,10 @@
 //! TLS 1.3 as QUIC and TLS over TCP have it here: by rustls, with the cipher that UTS takes and a
 //! certificate of the server's own.
 
-use super::from_hex;
+use super::{SERVER_NAME, from_hex};
 use anyhow::Result;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::sync::Arc;
-
-/// Name that a server's certificate is for.
-pub const SERVER_NAME: &str = "server.test";
 
 /// AES-128-GCM first, as UTS has it.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {

@@ -1,9 +1,9 @@
 //! QUIC by quinn, with windows that do not limit it.
 
-use super::certificates::SERVER_NAME;
 use super::{
-    Expense, HANDSHAKES_AT_ONCE, MESSAGE_BYTES, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch,
-    Task, WRITE_BYTES, Work, announce, certificates, lacks, many, run_task, to_hex,
+    Expense, HANDSHAKES_AT_ONCE, MESSAGE_BYTES, Meter, Outcome, PACKET_BYTES, SERVER_NAME,
+    SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES, Work, announce, certificates, lacks, many, run_task,
+    to_hex,
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;

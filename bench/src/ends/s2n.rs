@@ -1,8 +1,8 @@
 //! QUIC by s2n-quic as it comes, with windows that do not limit it.
 
 use super::{
-    Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES, Work, announce,
-    from_hex, lacks, run_task, to_hex,
+    Expense, Meter, Outcome, PACKET_BYTES, SERVER_NAME, SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES,
+    Work, announce, from_hex, lacks, run_task, to_hex,
 };
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
@@ -13,8 +13,6 @@ use s2n_quic::provider::limits::Limits;
 use s2n_quic::{Client, Connection, Server};
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
-
-const SERVER_NAME: &str = "server.test";
 
 /// Larger ones gain nothing here, and cost memory.
 const WINDOW_BYTES: u64 = 16 << 20;

@@ -1,8 +1,8 @@
 //! TLS 1.3 by rustls over the kernel's TCP with CUBIC, on tokio: what most programs use.
 
 use super::{
-    Expense, HANDSHAKES_AT_ONCE, Meter, Outcome, Stopwatch, Task, WRITE_BYTES, Work, announce, certificates,
-    lacks, many, run_task, tcp, to_hex,
+    Expense, HANDSHAKES_AT_ONCE, Meter, Outcome, SERVER_NAME, Stopwatch, Task, WRITE_BYTES, Work, announce,
+    certificates, lacks, many, run_task, tcp, to_hex,
 };
 use anyhow::{Context, Result};
 use rustls::pki_types::ServerName;
@@ -97,7 +97,7 @@ impl Connector {
         let socket = tokio::net::TcpSocket::from_std_stream(socket.into());
         let stream =
             socket.connect(self.to).await.with_context(|| format!("no connection to {}", self.to))?;
-        Ok(self.tls.connect(ServerName::try_from(certificates::SERVER_NAME)?, stream).await?)
+        Ok(self.tls.connect(ServerName::try_from(SERVER_NAME)?, stream).await?)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What measurements with many connections have in common.
 
-use super::{Outcome, Task};
-use crate::{summary, usage};
+use crate::{Outcome, Task, summary, usage};
 use anyhow::Result;
 use std::future::Future;
 use std::sync::Arc;
@@ -22,14 +21,51 @@ pub fn add(count: &AtomicU64) {
 }
 
 impl Counter {
+    /// Begins now.
     pub fn start() -> Result<Self> {
         Ok(Counter { accepted: Arc::default(), cpu_before: usage::cpu_s()? })
     }
 
+    /// What was found.
     pub fn finish(&mut self) -> Result<Outcome> {
         let count = self.accepted.load(Ordering::Relaxed);
         anyhow::ensure!(count > 0, "nothing was accepted");
         Ok(Outcome { count, cpu_s: usage::cpu_s()? - self.cpu_before, ..Outcome::default() })
+    }
+}
+
+/// Counts what a client connects, and times some of it.
+pub struct Shakes {
+    started: Instant,
+    cpu_before: f64,
+    took_ns: Vec<u64>,
+    /// Connections so far.
+    pub count: u64,
+}
+
+impl Shakes {
+    /// Begins now.
+    pub fn start() -> Result<Self> {
+        Ok(Shakes { started: Instant::now(), cpu_before: usage::cpu_s()?, took_ns: Vec::new(), count: 0 })
+    }
+
+    /// Time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// One more, that nothing else was under way with.
+    pub fn took(&mut self, time: Duration) {
+        self.took_ns.push(time.as_nanos() as u64);
+        self.count += 1;
+    }
+
+    /// What was found.
+    pub fn finish(mut self) -> Result<Outcome> {
+        self.took_ns.sort_unstable();
+        let us = |share| summary::percentile(&self.took_ns, share).unwrap_or(0) as f64 / 1e3;
+        let cpu_s = usage::cpu_s()? - self.cpu_before;
+        Ok(Outcome { p50_us: us(0.5), p99_us: us(0.99), count: self.count, cpu_s, ..Outcome::default() })
     }
 }
 
@@ -39,31 +75,27 @@ pub async fn handshakes<C>(task: &Task, at_once: usize, mut connect: impl FnMut(
 where
     C: Future<Output = Result<()>> + Send + 'static,
 {
-    let (start, mut took_ns) = (Instant::now(), Vec::new());
-    let cpu_before = usage::cpu_s()?;
-    while start.elapsed() < task.duration / 2 {
+    let mut shakes = Shakes::start()?;
+    while shakes.elapsed() < task.duration / 2 {
         let before = Instant::now();
         connect().await?;
-        took_ns.push(before.elapsed().as_nanos() as u64);
+        shakes.took(before.elapsed());
     }
-    let (mut running, mut count) = (JoinSet::new(), took_ns.len() as u64);
-    while start.elapsed() < task.duration {
+    let mut running = JoinSet::new();
+    while shakes.elapsed() < task.duration {
         while running.len() < at_once {
             running.spawn(connect());
         }
         if let Some(done) = running.join_next().await {
             done??;
-            count += 1;
+            shakes.count += 1;
         }
     }
     while let Some(done) = running.join_next().await {
         done??;
-        count += 1;
+        shakes.count += 1;
     }
-    took_ns.sort_unstable();
-    let us = |share| summary::percentile(&took_ns, share).unwrap_or(0) as f64 / 1e3;
-    let cpu_s = usage::cpu_s()? - cpu_before;
-    Ok(Outcome { p50_us: us(0.5), p99_us: us(0.99), count, cpu_s, ..Outcome::default() })
+    shakes.finish()
 }
 
 /// How evenly something is shared: 1 = all have the same, 1/n = one has it all (Jain, 1984).
