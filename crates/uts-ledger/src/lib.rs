@@ -15,7 +15,7 @@
 //! hold none: each finds the least that it asks for, even where those who came before hold more
 //! than their part is by now.
 //!
-//! **Somebody always goes on.** Who waits for more may hold some, as what has come and was not looked
+//! **Somebody always goes on.** Who waits for more may hold some: what has come and was not looked
 //! at. If all that is held is held by those who wait, nobody would give any back: then the next one
 //! gets the least that it asks for, from what is kept for others, and beyond the total if it must
 //! be. It is the only one, as it waits no longer.

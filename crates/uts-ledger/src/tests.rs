@@ -334,7 +334,7 @@ async fn of_those_who_hold_all_and_wait_for_more_one_goes_on() {
     }
 }
 
-/// Who holds much and waits gets nothing of what is kept for others while somebody goes on.
+/// A payer that holds much and waits gets nothing of what is kept for others while one goes on.
 #[tokio::test]
 async fn what_is_kept_for_others_is_theirs_while_somebody_goes_on() {
     let ledger = ledger(16, true);

@@ -120,7 +120,7 @@ impl Outgoing {
         core::mem::replace(&mut self.looks_at, Time::NEVER)
     }
 
-    /// Who waits for memory by now has it looked for at this instant.
+    /// Writers that wait for memory by now have it looked for at this instant.
     pub fn look_at(&mut self, at: Time) {
         if self.has_waiting() {
             self.looks_at = at;
