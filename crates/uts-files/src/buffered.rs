@@ -190,6 +190,11 @@ impl<W: AsyncWrite + Unpin> BufWriter<W> {
         &self.inner
     }
 
+    /// Memory that it has, in bytes, beyond what a request takes.
+    pub(super) fn charged(&self) -> usize {
+        self.charge.as_ref().map_or(0, Charge::amount)
+    }
+
     /// True if so much was passed on that the peer is to be waited for before more is made.
     pub(super) fn has_passed_much(&self) -> bool {
         self.passed >= FLOW_BUFFER_BYTES

@@ -409,6 +409,7 @@ async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>, pulse: &Pulse) -
 impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     /// Waits for a place among those who are served, as long as the flow does not fail.
     async fn place(&mut self, resource: Resource) -> io::Result<Place> {
+        let _kept = self.session.payer.keep(Resource::Memory, self.recv.charged() + self.send.charged());
         tokio::select! {
             place = self.session.payer.place(resource, &self.pulse) => Ok(place),
             error = failure(&mut self.recv, &self.pulse) => Err(error),

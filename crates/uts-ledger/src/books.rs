@@ -13,8 +13,8 @@ pub(super) struct Books {
     accounts: BTreeMap<Arc<str>, Account>,
     held: Amounts,
     waiting: Amounts,
-    /// Amounts that those hold who wait for more.
-    held_waiting: Amounts,
+    /// Amounts that those hold who wait for something.
+    kept: Amounts,
     /// The next number of a connection or of one that waits.
     next: u64,
     /// Lines that count, by the time at which they no longer do.
@@ -45,8 +45,6 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) least: usize,
     pub(super) most: usize,
-    /// Amount that it holds meanwhile.
-    pub(super) holds: usize,
     pub(super) granted: oneshot::Sender<usize>,
 }
 
@@ -189,7 +187,6 @@ impl Books {
         if let Some(account) = self.accounts.get_mut(name)
             && let Some(entry) = account.connections.get_mut(&connection)
         {
-            self.held_waiting[at] += waiter.holds;
             entry.waiting[at].push_back(Waiter { id, ..waiter });
             account.waiting[at] += 1;
             self.waiting[at] += 1;
@@ -205,11 +202,22 @@ impl Books {
         let Some(account) = self.accounts.get_mut(name) else { return false };
         let Some(entry) = account.connections.get_mut(&connection) else { return false };
         let Some(place) = entry.waiting[at].iter().position(|waiter| waiter.id == id) else { return false };
-        let left = entry.waiting[at].remove(place);
-        self.held_waiting[at] -= left.map_or(0, |waiter| waiter.holds);
+        entry.waiting[at].remove(place);
         account.waiting[at] -= 1;
         self.waiting[at] -= 1;
         true
+    }
+
+    /// So much of what is held is not given back for now.
+    pub(super) fn keep(&mut self, shared: &Shared, resource: Resource, amount: usize) {
+        if amount > 0 {
+            self.kept[resource as usize] += amount;
+            self.settle(shared, resource);
+        }
+    }
+
+    pub(super) fn keep_no_more(&mut self, resource: Resource, amount: usize) {
+        self.kept[resource as usize] -= amount;
     }
 
     /// Gives what there is to those who wait: the payer that holds the least first, of its
@@ -226,7 +234,7 @@ impl Books {
                 let amount = self.room(shared, (name, turn.connection), resource, wanted)?;
                 Some(((*name).clone(), turn.connection, amount))
             });
-            let is_stuck = self.held_waiting[at] >= self.held[at];
+            let is_stuck = self.kept[at] >= self.held[at];
             let first = || next.first().map(|(turn, name)| ((*name).clone(), turn.connection, turn.least));
             let Some((name, connection, amount)) = found.or_else(|| first().filter(|_| is_stuck)) else {
                 return;
@@ -237,7 +245,6 @@ impl Books {
             account.waiting[at] -= 1;
             self.waiting[at] -= 1;
             if let Some(waiter) = waiter {
-                self.held_waiting[at] -= waiter.holds;
                 // Who gives up leaves the queue first, under the same lock.
                 let _ = waiter.granted.send(amount);
             }

@@ -15,10 +15,10 @@
 //! hold none: each finds the least that it asks for, even where those who came before hold more
 //! than their part is by now.
 //!
-//! **Somebody always goes on.** Who waits for more may hold some: what has come and was not looked
-//! at. If all that is held is held by those who wait, nobody would give any back: then the next one
-//! gets the least that it asks for, from what is kept for others, and beyond the total if it must
-//! be. It is the only one, as it waits no longer.
+//! **Somebody always goes on.** Who waits, be it for more or for something else, may hold some: what
+//! has come and was not looked at. If all that is held is held by those who wait, nobody would give
+//! any back: then the next one gets the least that it asks for, from what is kept for others, and
+//! beyond the total if it must be. It is the only one, as it waits no longer.
 //!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than
 //! [`LEAST_RATE`] bytes a second loses it if somebody with less has waited for [`GRACE`]. It is
@@ -355,6 +355,7 @@ impl Payer {
         holds: usize,
     ) -> Charge {
         let least = least.min(self.0.ledger.total(resource));
+        let _kept = self.keep(resource, holds);
         if let Ok(charge) = self.charge_up_to(resource, least, most) {
             return charge;
         }
@@ -364,11 +365,19 @@ impl Payer {
             &ledger.0,
             (name, *connection),
             resource,
-            Waiter { id: 0, least, most, holds, granted },
+            Waiter { id: 0, least, most, granted },
         );
         let mut waiting = Waiting { payer: self, resource, id, grant: &mut grant, has_taken: false };
         let amount = waiting.granted().await;
         self.charged(resource, amount)
+    }
+
+    /// Notes that so much of a resource, which is held already, will not be given back as long as
+    /// what this gives is kept: its holder waits for something.
+    pub fn keep(&self, resource: Resource, amount: usize) -> Kept {
+        let ledger = &self.0.ledger;
+        ledger.lock().keep(&ledger.0, resource, amount);
+        Kept { ledger: ledger.clone(), resource, amount }
     }
 
     /// True if a line may be written to a log on behalf of this payer. It counts for a minute.
@@ -381,6 +390,20 @@ impl Payer {
             books.remember_line(name, *connection, LINE_LASTS);
         }
         taken
+    }
+}
+
+/// Note of what a holder that waits does not give back. See [`Payer::keep`].
+#[must_use]
+pub struct Kept {
+    ledger: Ledger,
+    resource: Resource,
+    amount: usize,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.ledger.lock().keep_no_more(self.resource, self.amount);
     }
 }
 
