@@ -231,6 +231,11 @@ impl Known {
         Known { average, pieces: BTreeMap::new(), memory: Vec::new() }
     }
 
+    /// Memory that it takes, in bytes.
+    pub(super) fn charged(&self) -> usize {
+        self.memory.iter().map(Charge::amount).sum()
+    }
+
     /// True if the receiver has none.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()

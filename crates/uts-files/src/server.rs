@@ -298,6 +298,7 @@ impl Service {
             Request::Put { entry, from } => return self.receive_file(flow, entry, Some(from)).await,
             Request::Stream(entry) => return self.receive_file(flow, entry, None).await,
             Request::Offer(entry) => {
+                let _kept = payer.keep(Resource::Memory, flow.charged());
                 let offered = tokio::select! {
                     offered = self.offer(flow.modes, &flow.session, entry) => offered,
                     error = failure(&mut flow.recv, &flow.pulse) => return Err(error),
@@ -407,9 +408,16 @@ async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>, pulse: &Pulse) -
 }
 
 impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
+    /// Memory that it has for now, in bytes, beyond what a request takes.
+    fn charged(&self) -> usize {
+        let offers: usize = self.offers.values().map(|(_, room)| room.amount()).sum();
+        let buffers = self.recv.charged() + self.send.charged();
+        buffers + self.group.charged() + self.differences.charged() + offers
+    }
+
     /// Waits for a place among those who are served, as long as the flow does not fail.
     async fn place(&mut self, resource: Resource) -> io::Result<Place> {
-        let _kept = self.session.payer.keep(Resource::Memory, self.recv.charged() + self.send.charged());
+        let _kept = self.session.payer.keep(Resource::Memory, self.charged());
         tokio::select! {
             place = self.session.payer.place(resource, &self.pulse) => Ok(place),
             error = failure(&mut self.recv, &self.pulse) => Err(error),
@@ -482,7 +490,8 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool, hidden: bool) -> io::Result<()> {
         let _file = self.place(Resource::Files).await?;
         let payer = self.session.payer.clone();
-        let names = payer.wait(Resource::Memory, NAMES_BYTES_MIN, NAMES_BYTES).await;
+        let wanted = (NAMES_BYTES_MIN, NAMES_BYTES);
+        let names = payer.wait_holding(Resource::Memory, wanted, self.charged()).await;
         let names_bytes = names.amount();
         let begin = move || Walk::begin(tree, RelPath::parse(&path)?, (recursive, hidden), names_bytes);
         let mut walk = match at_work(&payer, begin).await {

@@ -44,7 +44,6 @@ pub(super) struct Small {
     #[expect(dead_code, reason = "held until the file is stored")]
     pub(super) claim: Option<Claim>,
     /// Memory of its content.
-    #[expect(dead_code, reason = "held until the file is stored")]
     pub(super) memory: Charge,
 }
 
@@ -93,6 +92,11 @@ impl<T> Default for Group<T> {
 }
 
 impl<T> Group<T> {
+    /// Memory that its files take, in bytes.
+    pub(super) fn charged(&self) -> usize {
+        self.files.iter().map(|(small, _)| small.memory.amount()).sum()
+    }
+
     pub(super) fn push(&mut self, small: Small, about: T) {
         self.bytes += small.content.bytes.len();
         self.files.push((small, about));

@@ -17,7 +17,7 @@
 //!
 //! **Somebody always goes on.** Who waits, for more or for something else, may hold some: what has
 //! come and was not looked at. If all that is held is held by those who wait, nobody would give any
-//! back: then the next one gets the least that it asks for, from what is kept for others, and beyond
+//! back: then the next one gets the least that it asks for, of what is kept for others, and beyond
 //! the total if it must be. It is the only one, as it waits no longer.
 //!
 //! **A place may be taken back.** Who holds a [`Place`], waits for its peer, and moves fewer than

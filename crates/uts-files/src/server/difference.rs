@@ -32,6 +32,11 @@ impl Differences {
         self.known.take().filter(|(of, _)| of == path).map(|(_, known)| known)
     }
 
+    /// Memory that they take, in bytes.
+    pub(super) fn charged(&self) -> usize {
+        self.known.as_ref().map_or(0, |(_, known)| known.charged())
+    }
+
     fn know(&mut self, path: Vec<u8>, average: u32, sums: Vec<Sum>, payer: &Payer) -> Result<(), Fault> {
         let (_, known) = match self.known.take_if(|(of, _)| *of == path) {
             Some(known) => self.known.insert(known),
@@ -48,10 +53,12 @@ impl Service {
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
-        let payer = flow.session.payer.clone();
+        let (payer, charged) = (flow.session.payer.clone(), flow.charged());
         let read = async {
             self.writable()?;
+            let kept = payer.keep(Resource::Memory, charged);
             let place = payer.wait(Resource::Files, 1, 1).await;
+            drop(kept);
             let target = RelPath::parse(&path)?;
             let basis = Basis::read(&self.tree, &target, &payer).await?;
             Ok((target, basis, place))

@@ -39,6 +39,7 @@ impl Service {
             }
         };
         let superseded = part.superseded();
+        let beside = flow.charged() - flow.recv.charged();
         let mut size = if from.is_some() { entry.size } else { 0 };
         flow.progress.began(&entry.path, size, from.unwrap_or(0));
         let mut observe = |moved: Moved| {
@@ -48,6 +49,7 @@ impl Service {
             flow.progress.moved(&entry.path, moved.bytes);
         };
         let payer = &flow.session.payer;
+        let _kept = payer.keep(Resource::Memory, beside);
         let received = receive_content(&mut flow.recv, part, &mut observe, superseded, payer).await?;
         flow.answer_received(&entry.path, size, received).await
     }
@@ -170,6 +172,7 @@ impl Service {
         if flow.group.files.is_empty() {
             return Ok(());
         }
+        let _kept = flow.session.payer.keep(Resource::Memory, flow.charged());
         for ((path, size), stored) in store(&flow.session.payer, flow.group.take()).await {
             let received = match stored {
                 Ok(hash) => Received::Stored(hash),

@@ -128,7 +128,12 @@ impl Transfer {
     fn read(&mut self, flow: FlowId) {
         let now = self.world.now();
         while let Ok(read) = self.connection(SERVER).read(now, flow, 100_000) {
-            let Read::Message(data) = read else { panic!("{read:?}") };
+            let data = match read {
+                Read::Message(data) => data,
+                Read::Missing { .. } => continue,
+                Read::End => return,
+                read => panic!("{read:?}"),
+            };
             let number = u32::from_be_bytes([data[0], data[1], data[2], data[3]]);
             assert_eq!(data, message(number), "message {number} is damaged");
             self.received.push(number);

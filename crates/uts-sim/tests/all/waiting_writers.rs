@@ -17,6 +17,8 @@ const CLIENT: usize = 1;
 const CREDIT: usize = 8 << 10;
 const FLOW: usize = 32 << 10;
 
+const CONNECTIONS: usize = 5;
+
 /// Connections of one client, whose server reads what it is told to.
 struct Town {
     world: World,
@@ -46,7 +48,7 @@ impl Town {
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a world");
         world.set_path(uts_path::Target::Both, "rate=10mbit delay=10ms").expect("a path");
         let mut town = Town { world, connections: Vec::new(), accepted: None, told: BTreeSet::new() };
-        for _ in 0..3 {
+        for _ in 0..CONNECTIONS {
             let handle = town.world.connect(CLIENT, config.clone()).expect("it begins");
             town.pass();
             town.connections.push([town.accepted.take().expect("accepted"), handle]);
@@ -89,6 +91,12 @@ impl Town {
         written
     }
 
+    /// The server reads all that has come of a flow.
+    fn read(&mut self, at: usize, flow: FlowId) {
+        let now = self.world.now();
+        while self.end(SERVER, at).read(now, flow, CREDIT).is_ok() {}
+    }
+
     fn is_told(&mut self, at: usize, flow: FlowId) -> bool {
         self.pass();
         self.told.contains(&(self.connections[at][CLIENT], flow))
@@ -96,7 +104,7 @@ impl Town {
 }
 
 /// One flow has used its credit, and waits for more. Meanwhile others take all memory: one of its
-/// own connection, and those of two more. The credit comes, and there is no memory.
+/// own connection, and those of the other connections. The credit comes, and there is no memory.
 fn waiting() -> (Town, FlowId, FlowId, Vec<(usize, FlowId)>) {
     let mut town = Town::new();
     let flow = town.open(0);
@@ -105,16 +113,18 @@ fn waiting() -> (Town, FlowId, FlowId, Vec<(usize, FlowId)>) {
     assert_eq!(town.end(CLIENT, 0).granted(flow, 1, 1 << 20), Err(WriteError::Blocked), "no credit");
     let beside = town.open(0);
     assert_eq!(town.write(0, beside, FLOW), FLOW);
-    let mut others = Vec::new();
-    for at in [1, 2, 1, 2, 1, 2] {
-        let other = town.open(at);
-        town.write(at, other, FLOW);
-        others.push((at, other));
-    }
     town.pass();
-    let now = town.world.now();
-    town.end(SERVER, 0).read(now, flow, CREDIT).expect("data");
+    let others: Vec<(usize, FlowId)> =
+        (0..3).flat_map(|_| 1..CONNECTIONS).map(|at| (at, town.open(at))).collect();
+    for _ in 0..4 {
+        for (at, other) in &others {
+            town.write(*at, *other, FLOW);
+        }
+        town.pass();
+    }
+    town.read(0, flow);
     assert!(!town.is_told(0, flow), "there is no memory for it");
+    assert!(town.end(CLIENT, 0).waits_for_memory());
     (town, flow, beside, others)
 }
 
@@ -142,7 +152,8 @@ fn a_writer_is_told_when_other_connections_give_memory_back() {
 #[test]
 fn each_of_many_writers_is_told_in_the_end() {
     let mut town = Town::new();
-    let flows: Vec<(usize, FlowId)> = (0..24).map(|n| (n % 3, town.open(n % 3))).collect();
+    let flows: Vec<(usize, FlowId)> =
+        (0..24).map(|n| n % CONNECTIONS).map(|at| (at, town.open(at))).collect();
     let mut left = [4 * CREDIT; 24];
     for _ in 0..600 {
         for (n, (at, flow)) in flows.iter().enumerate() {
@@ -150,8 +161,7 @@ fn each_of_many_writers_is_told_in_the_end() {
             if town.told.remove(&(handle, *flow)) || left[n] == 4 * CREDIT {
                 left[n] -= town.write(*at, *flow, left[n]);
             }
-            let now = town.world.now();
-            while town.end(SERVER, *at).read(now, *flow, CREDIT).is_ok() {}
+            town.read(*at, *flow);
         }
         if left == [0; 24] {
             return;
