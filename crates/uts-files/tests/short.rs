@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use uts::simulation::Network;
 use uts::{ConnectOptions, Identity, Listener, ServerOptions, connect};
 use uts_files::{Client, CopyOptions, NoProgress, ServeOptions, ServerPath, Service, get, put};
@@ -60,16 +60,22 @@ fn is_same(one: &Path, other: &Path) -> bool {
     FILES.iter().all(|(name, _)| fs::read(one.join(name)).ok() == fs::read(other.join(name)).ok())
 }
 
-/// One client: what it has goes to the server under a name of its own, and comes back.
+/// One client: what it has goes to the server under a name of its own, and comes back. A copy whose
+/// place another has got begins again.
 async fn there_and_back(options: ConnectOptions, copy: CopyOptions, at: PathBuf, name: String) {
     let connection = connect(&SocketAddr::from(PLACE).to_string(), options).await.expect("connected");
     let connection = Arc::new(connection);
-    let remote = ServerPath::from_user(name.as_bytes()).expect("a path");
-    let sent = put(connection.clone(), &[at.join("tree")], &remote, &copy).await.expect("put");
-    assert!(sent.is_complete(), "{name}: {sent:?}");
-    let got = get(connection, &[remote], &at.join("back"), &copy).await.expect("got");
-    assert!(got.is_complete(), "{name}: {got:?}");
-    assert!(is_same(&at.join("tree"), &at.join("back")), "{name}: another tree came back");
+    let path = |name: &str| ServerPath::from_user(name.as_bytes()).expect("a path");
+    let (tree, root, back) = ([at.join(&name)], path(""), at.join("back"));
+    while !put(connection.clone(), &tree, &root, &copy).await.is_ok_and(|report| report.is_complete()) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    fs::create_dir(&back).expect("made");
+    let remote = [path(&name)];
+    while !get(connection.clone(), &remote, &back, &copy).await.is_ok_and(|report| report.is_complete()) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(is_same(&tree[0], &back.join(&name)), "{name}: another tree came back");
 }
 
 async fn gather(seed: u64) {
@@ -112,10 +118,11 @@ async fn gather(seed: u64) {
     let mut copies = JoinSet::new();
     for client in 0..clients {
         let at = dir.path().join(format!("client{client}"));
-        fill(&at.join("tree"), &mut rng);
+        let name = format!("tree{client}");
+        fill(&at.join(&name), &mut rng);
         let ledger = Ledger::of_client(&of_client);
         let copy = CopyOptions { recursive: true, compress, flows, ledger, ..CopyOptions::default() };
-        copies.spawn(there_and_back(pinned.clone(), copy, at, format!("tree{client}")));
+        copies.spawn(there_and_back(pinned.clone(), copy, at, name));
     }
     let done = timeout(PATIENCE, copies.join_all()).await;
     assert!(done.is_ok(), "{crowd}: not done in {:?}: {:#?}", begun.elapsed(), ledger.rows());
