@@ -99,7 +99,9 @@ fn is_watched(place: &Place, client: impl Fn() -> Command) {
     assert_eq!(figure(metrics, "uts_connections_open{service=\"media\"}"), 2.0, "it, and who receives");
     let (status, screen) =
         place.run_at_terminal_out_of(80, &["top", "--every", "100ms", &control], "media", "q");
-    assert!(status == 0 && screen.contains("2 clients") && screen.contains("RTT"), "{screen}");
+    // The client of the pipe may still be there, as its end is acknowledged.
+    let counts = ["2 clients", "3 clients"].iter().any(|count| screen.contains(count));
+    assert!(status == 0 && counts && screen.contains("RTT"), "{screen}");
     let said = ended(media);
     assert!(said.starts_with(&format!("{FRAMES} frames, ")), "{said}");
     for frame in frames.end() {
